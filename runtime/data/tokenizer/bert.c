@@ -59,10 +59,9 @@ static int add_specials(struct tokenizer *tokenizer, struct error *err)
             return error_set(err,
                              "%s: the vocabulary has no token %s, which BERT's tokenizer needs",
                              tokenizer->config.vocab_file, names[i]);
-        if (!tokenizer->config.special_as_text &&
+        if (!tokenizer->config.special_as_text)
             specials_add(&tokenizer->specials, (const uint8_t *)names[i], strlen(names[i]),
-                         (uint32_t)id, 0) < 0)
-            return error_set(err, "the vocabulary: out of memory");
+                         (uint32_t)id, 0);
     }
     tokenizer->wordpiece.unknown = (uint32_t)find_token(&tokenizer->vocabulary, "[UNK]");
     tokenizer->bos = find_token(&tokenizer->vocabulary, "[CLS]");

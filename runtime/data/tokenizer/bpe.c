@@ -4,20 +4,16 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 void *bpe_scratch_reserve(struct bpe_scratch *scratch, size_t size)
 {
-    void *memory;
-
     if (size <= scratch->size)
         return scratch->memory;
-    memory = malloc(size + size / 4);
-    if (!memory)
-        return NULL;
     free(scratch->memory);
-    scratch->memory = memory;
     scratch->size = size + size / 4;
-    return memory;
+    scratch->memory = xmalloc(scratch->size);
+    return scratch->memory;
 }
 
 void bpe_scratch_clear(struct bpe_scratch *scratch)
@@ -88,11 +84,8 @@ static size_t encode_run(const struct bpe *bpe, struct bpe_scratch *scratch, con
     uint32_t small[BPE_SHORT], *symbols = small;
     size_t count = 0, made = 0;
 
-    if (characters > BPE_SHORT) {
-        symbols = malloc(characters * sizeof(*symbols));
-        if (!symbols)
-            return SIZE_MAX;
-    }
+    if (characters > BPE_SHORT)
+        symbols = xmalloc(characters * sizeof(*symbols));
     if (characters > BPE_SHORT && bpe_linear_suits(bpe, run, length)) {
         count = bpe_linear_encode(bpe, scratch, run, length, symbols);
     } else {
@@ -105,7 +98,7 @@ static size_t encode_run(const struct bpe *bpe, struct bpe_scratch *scratch, con
         count = characters > BPE_SHORT ? bpe_merge_heap(bpe, scratch, symbols, count)
                                        : bpe->engine->merge_short(bpe, symbols, count);
     }
-    for (size_t i = 0; i < count && count != SIZE_MAX; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t size;
         const uint8_t *text = bpe_text(bpe, symbols[i], &size);
 
@@ -113,14 +106,14 @@ static size_t encode_run(const struct bpe *bpe, struct bpe_scratch *scratch, con
     }
     if (symbols != small)
         free(symbols);
-    return count == SIZE_MAX ? SIZE_MAX : made;
+    return made;
 }
 
 /* A well-formed word: unknown characters stay single, and the runs between them merge. */
 static size_t encode_characters(const struct bpe *bpe, struct bpe_scratch *scratch,
                                 const uint8_t *word, size_t length, uint32_t *ids)
 {
-    size_t made = 0, run = 0, characters = 0, more;
+    size_t made = 0, run = 0, characters = 0;
 
     for (size_t at = 0, size; at < length; at += size) {
         uint32_t point;
@@ -129,27 +122,21 @@ static size_t encode_characters(const struct bpe *bpe, struct bpe_scratch *scrat
         characters++;
         if (bpe_character(bpe, point) != BPE_NONE)
             continue;
-        more = encode_run(bpe, scratch, word + run, at - run, characters - 1, ids + made);
-        if (more == SIZE_MAX)
-            return SIZE_MAX;
-        made += more;
+        made += encode_run(bpe, scratch, word + run, at - run, characters - 1, ids + made);
         made += put_symbol(bpe, BPE_NONE, word + at, size, ids + made);
         run = at + size;
         characters = 0;
     }
-    more = encode_run(bpe, scratch, word + run, length - run, characters, ids + made);
-    return more == SIZE_MAX ? SIZE_MAX : made + more;
+    return made + encode_run(bpe, scratch, word + run, length - run, characters, ids + made);
 }
 
 /* The same for a word with bytes that are not UTF-8: each of them becomes U+FFFD. */
 static size_t encode_repaired(const struct bpe *bpe, struct bpe_scratch *scratch,
                               const uint8_t *word, size_t length, uint32_t *ids)
 {
-    uint8_t *copy = malloc(length * 3);
+    uint8_t *copy = xmalloc(length * 3);
     size_t copied = 0, made;
 
-    if (!copy)
-        return SIZE_MAX;
     for (size_t at = 0, size; at < length; at += size) {
         uint32_t point;
 
@@ -166,11 +153,9 @@ static size_t encode_repaired(const struct bpe *bpe, struct bpe_scratch *scratch
 static size_t encode_without(const struct bpe *bpe, struct bpe_scratch *scratch,
                              const uint8_t *word, size_t length, uint32_t *ids)
 {
-    uint8_t small[64], *copy = length <= sizeof(small) ? small : malloc(length);
+    uint8_t small[64], *copy = length <= sizeof(small) ? small : xmalloc(length);
     size_t copied = 0, made = 0;
 
-    if (!copy)
-        return SIZE_MAX;
     for (size_t i = 0; i < length; i++)
         if (bpe->byte_symbols[word[i]] != BPE_NONE)
             copy[copied++] = word[i];

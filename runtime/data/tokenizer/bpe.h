@@ -6,6 +6,7 @@
 #ifndef MEGATRON_BPE_H
 #define MEGATRON_BPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "lib/error.h"
@@ -83,8 +84,8 @@ struct bpe_scratch {
     size_t size;
 };
 
-/* Building: init, add symbols, add pairs, finish. All return 0 or -1 with 'err'. */
-int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err);
+/* Building: init, add symbols, add pairs, finish. Those that may fail return 0 or -1 with 'err'. */
+void bpe_init(struct bpe *bpe, enum bpe_units units);
 void bpe_clear(struct bpe *bpe);
 
 /* Take over the texts of 'count' tokens; lengths[i] == 0 is an id without text, which no merge
@@ -92,7 +93,7 @@ void bpe_clear(struct bpe *bpe);
 int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
                    size_t count, struct error *err);
 
-/* Give a token a second text; for models without merges. Returns 0, or -1 if out of memory. */
+/* Give a token a second text; for models without merges. Returns 0, or -1 like trie_insert. */
 int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t token);
 
 /* The next pair, with a higher rank than all before. Their combined text must be a symbol. A pair
@@ -106,7 +107,7 @@ int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint8_t *tie
 
 /* Build what encoding needs. After this the structure does not change. 'cut_spaces': words are cut
  * before every space. */
-int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err);
+void bpe_finish(struct bpe *bpe, bool cut_spaces);
 
 static inline const uint8_t *bpe_text(const struct bpe *bpe, uint32_t symbol, size_t *length)
 {
@@ -231,8 +232,7 @@ static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)
     }
 }
 
-/* Write the ids of a word to 'ids', which has room for 3 * length. Returns their number, or
- * SIZE_MAX if out of memory. */
+/* Write the ids of a word to 'ids', which has room for 3 * length. Returns their number. */
 size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                   size_t length, uint32_t *ids);
 
@@ -249,7 +249,7 @@ static inline size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word
 size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32_t *symbols,
                       size_t count);
 void bpe_put_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank);
-int bpe_linear_prepare(struct bpe *bpe);
+void bpe_linear_prepare(struct bpe *bpe);
 int bpe_linear_suits(const struct bpe *bpe, const uint8_t *word, size_t length);
 size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                          size_t length, uint32_t *symbols);

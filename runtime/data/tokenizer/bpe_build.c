@@ -7,16 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/core/last_resort.h"
+#include "base/core/xmalloc.h"
 
 #define TEXT_LIMIT (UINT32_C(1) << 28)
 #define HUGE_PAGE  ((size_t)2 << 20)
 
-static int out_of_memory(struct error *err)
-{
-    return error_set(err, "the vocabulary: out of memory");
-}
-
-int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err)
+void bpe_init(struct bpe *bpe, enum bpe_units units)
 {
     memset(bpe, 0, sizeof(*bpe));
     bpe->units = units;
@@ -27,12 +24,9 @@ int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err)
         bpe->engine = &bpe_engine_avx2;
 #endif
     bpe->pair_mask = 1023;
-    bpe->pairs = calloc(bpe->pair_mask + 1, sizeof(*bpe->pairs));
-    if (!bpe->pairs || trie_init(&bpe->trie) < 0 || trie_init(&bpe->unmade) < 0) {
-        bpe_clear(bpe);
-        return out_of_memory(err);
-    }
-    return 0;
+    bpe->pairs = xcalloc(bpe->pair_mask + 1, sizeof(*bpe->pairs));
+    trie_init(&bpe->trie);
+    trie_init(&bpe->unmade);
 }
 
 void bpe_clear(struct bpe *bpe)
@@ -63,24 +57,19 @@ static void *allocate_large(size_t size)
     void *memory = aligned_alloc(page, rounded);
 
     if (!memory)
-        return NULL;
+        last_resort("out of memory for the tables of a vocabulary");
     if (page == HUGE_PAGE)
         madvise(memory, rounded, MADV_HUGEPAGE);
     memset(memory, 0, rounded);
     return memory;
 }
 
-/* The entry of a character's symbol in the two-stage table; NULL if out of memory. */
+/* The entry of a character's symbol in the two-stage table. */
 static uint32_t *character_slot(struct bpe *bpe, uint32_t point)
 {
-    uint32_t(*pages)[256];
-
     if (!bpe->character_pages[point >> 8]) {
-        pages = realloc(bpe->characters, (bpe->page_count + 1) * sizeof(*pages));
-        if (!pages)
-            return NULL;
-        bpe->characters = pages;
-        memset(pages[bpe->page_count], 0xFF, sizeof(*pages));
+        bpe->characters = xrealloc(bpe->characters, bpe->page_count + 1, sizeof(*bpe->characters));
+        memset(bpe->characters[bpe->page_count], 0xFF, sizeof(*bpe->characters));
         bpe->character_pages[point >> 8] = (uint16_t)++bpe->page_count;
     }
     return &bpe->characters[bpe->character_pages[point >> 8] - 1][point & 255];
@@ -88,47 +77,38 @@ static uint32_t *character_slot(struct bpe *bpe, uint32_t point)
 
 /* Give every character that occurs in a token a symbol: the token with that text, or a new symbol
  * after all tokens. */
-static int add_characters(struct bpe *bpe, size_t *text_capacity)
+static int add_characters(struct bpe *bpe, size_t *text_capacity, struct error *err)
 {
     size_t text_length = bpe->offsets[bpe->token_count];
 
-    bpe->character_pages = calloc(0x110000 >> 8, sizeof(*bpe->character_pages));
-    if (!bpe->character_pages)
-        return -1;
+    bpe->character_pages = xcalloc(0x110000 >> 8, sizeof(*bpe->character_pages));
     for (size_t at = 0, size; at < text_length; at += size) {
         uint32_t point, former, *slot;
-        uint32_t *offsets;
 
         size = utf8_decode(bpe->text + at, bpe->text + text_length, &point);
         if (point == UNICODE_INVALID)
-            return -1;
+            return error_set(err, "a token of the vocabulary is not UTF-8");
         slot = character_slot(bpe, point);
-        if (!slot)
-            return -1;
         if (*slot != BPE_NONE)
             continue;
         if (trie_insert(&bpe->trie, bpe->text + at, size, bpe->symbol_count, &former) < 0)
-            return -1;
+            return trie_full(err);
         *slot = former;
         if (former != TRIE_NONE)
             continue;
         *slot = bpe->symbol_count;
-        offsets = realloc(bpe->offsets, (bpe->symbol_count + 2) * sizeof(*offsets));
-        if (!offsets)
-            return -1;
-        bpe->offsets = offsets;
+        bpe->offsets = xrealloc(bpe->offsets, bpe->symbol_count + 2, sizeof(*bpe->offsets));
         if (bpe->offsets[bpe->symbol_count] + size > *text_capacity) {
-            uint8_t *text = realloc(bpe->text, *text_capacity * 2 + 64);
-
-            if (!text)
-                return -1;
-            bpe->text = text;
             *text_capacity = *text_capacity * 2 + 64;
+            bpe->text = xrealloc(bpe->text, *text_capacity, 1);
         }
         memcpy(bpe->text + bpe->offsets[bpe->symbol_count], bpe->text + at, size);
         bpe->offsets[bpe->symbol_count + 1] = bpe->offsets[bpe->symbol_count] + (uint32_t)size;
         if (++bpe->symbol_count >= BPE_SYMBOL_LIMIT)
-            return -1;
+            return error_set(err,
+                             "the vocabulary has more than %u tokens and characters, the most that "
+                             "are supported" OTHER_TOKENIZER,
+                             BPE_SYMBOL_LIMIT - 1);
     }
     return 0;
 }
@@ -171,10 +151,8 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
                          "tokens of %u bytes in all are supported" OTHER_TOKENIZER,
                          count, total, BPE_SYMBOL_LIMIT - 1, TEXT_LIMIT);
     capacity = total + 64;
-    bpe->text = malloc(capacity);
-    bpe->offsets = malloc((count + 1) * sizeof(*bpe->offsets));
-    if (!bpe->text || !bpe->offsets)
-        return out_of_memory(err);
+    bpe->text = xmalloc(capacity);
+    bpe->offsets = xcalloc(count + 1, sizeof(*bpe->offsets));
     bpe->offsets[0] = 0;
     bpe->token_count = bpe->symbol_count = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
@@ -185,11 +163,9 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
             continue;
         memcpy(text, texts[i], lengths[i]);
         if (trie_insert(&bpe->trie, text, lengths[i], (uint32_t)i, &former) < 0)
-            return trie_failed(&bpe->trie, err);
+            return trie_full(err);
     }
-    if (bpe->units == BPE_BYTES)
-        return add_bytes(bpe, err);
-    return add_characters(bpe, &capacity) < 0 ? out_of_memory(err) : 0;
+    return bpe->units == BPE_BYTES ? add_bytes(bpe, err) : add_characters(bpe, &capacity, err);
 }
 
 static void put_entry(uint64_t *pairs, size_t mask, uint64_t entry)
@@ -206,29 +182,26 @@ void bpe_put_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank)
     put_entry(bpe->pairs, bpe->pair_mask, bpe_pair_key(left, right) << 22 | (rank + 1));
 }
 
-static int grow_pairs(struct bpe *bpe)
+static void grow_pairs(struct bpe *bpe)
 {
     size_t mask = bpe->pair_mask * 2 + 1;
     uint64_t *pairs = allocate_large((mask + 1) * sizeof(*pairs));
 
-    if (!pairs)
-        return -1;
     for (size_t i = 0; i <= bpe->pair_mask; i++)
         if (bpe->pairs[i])
             put_entry(pairs, mask, bpe->pairs[i]);
     free(bpe->pairs);
     bpe->pairs = pairs;
     bpe->pair_mask = mask;
-    return 0;
 }
 
 /* Enter a pair with this rank, replacing an entry that it may have. */
-static int enter_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank)
+static void enter_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank)
 {
     uint64_t key = bpe_pair_key(left, right);
 
-    if (bpe->pair_count * 2 > bpe->pair_mask && grow_pairs(bpe) < 0)
-        return -1;
+    if (bpe->pair_count * 2 > bpe->pair_mask)
+        grow_pairs(bpe);
     for (size_t slot = (size_t)(bpe_pair_hash(key) >> 32);; slot++) {
         uint64_t *entry = &bpe->pairs[slot & bpe->pair_mask];
 
@@ -236,7 +209,7 @@ static int enter_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t r
             continue;
         bpe->pair_count += *entry == 0;
         *entry = key << 22 | (rank + 1);
-        return 0;
+        return;
     }
 }
 
@@ -249,11 +222,8 @@ static int next_rank(struct bpe *bpe, uint32_t symbol, struct error *err)
             BPE_RANK_LIMIT);
     if ((bpe->rank_count & (bpe->rank_count - 1)) == 0) {
         size_t capacity = bpe->rank_count ? (size_t)bpe->rank_count * 2 : 1;
-        uint32_t *merged = realloc(bpe->merged, capacity * sizeof(*merged));
 
-        if (!merged)
-            return out_of_memory(err);
-        bpe->merged = merged;
+        bpe->merged = xrealloc(bpe->merged, capacity, sizeof(*bpe->merged));
     }
     bpe->merged[bpe->rank_count++] = symbol;
     return 0;
@@ -280,7 +250,8 @@ int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *e
         return error_set(err, "the vocabulary does not contain the token that the two merge to");
     if (next_rank(bpe, joint, err) < 0)
         return -1;
-    return enter_pair(bpe, left, right, bpe->rank_count - 1) < 0 ? out_of_memory(err) : 0;
+    enter_pair(bpe, left, right, bpe->rank_count - 1);
+    return 0;
 }
 
 int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint8_t *ties, size_t count,
@@ -312,8 +283,7 @@ int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint8_t *tie
             else if (!ranked && next_rank(bpe, order[i], err) < 0)
                 return -1;
             ranked = tied = 1;
-            if (enter_pair(bpe, left, right, bpe->rank_count - 1) < 0)
-                return out_of_memory(err);
+            enter_pair(bpe, left, right, bpe->rank_count - 1);
         }
     }
     return 0;
@@ -357,18 +327,18 @@ static void mark_joined(struct bpe *bpe)
             memset(&bpe->joined[(first << 8 | 0x80) >> 3], 0xFF, 64 / 8);
 }
 
-static int make_neighbours(struct bpe *bpe)
+static void make_neighbours(struct bpe *bpe)
 {
     if (!bpe->neighbours && bpe->units == BPE_CHARACTERS)
-        bpe->neighbours = calloc((1 << BPE_NEIGHBOUR_BITS) / 64, sizeof(*bpe->neighbours));
-    return bpe->neighbours || bpe->units != BPE_CHARACTERS ? 0 : -1;
+        bpe->neighbours = xcalloc((1 << BPE_NEIGHBOUR_BITS) / 64, sizeof(*bpe->neighbours));
 }
 
 int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t token)
 {
     uint32_t former;
 
-    if (make_neighbours(bpe) < 0 || trie_insert(&bpe->trie, text, length, token, &former) < 0)
+    make_neighbours(bpe);
+    if (trie_insert(&bpe->trie, text, length, token, &former) < 0)
         return -1;
     bpe_mark(bpe->joined, text, length);
     if (bpe->neighbours)
@@ -376,7 +346,7 @@ int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t t
     return 0;
 }
 
-static int make_filter(struct bpe *bpe)
+static void make_filter(struct bpe *bpe)
 {
     int bits = 12;
 
@@ -384,15 +354,12 @@ static int make_filter(struct bpe *bpe)
         bits++;
     bpe->filter_shift = 64 - bits;
     bpe->filter = allocate_large(((size_t)1 << bits) / 8);
-    if (!bpe->filter)
-        return -1;
     for (size_t i = 0; i <= bpe->pair_mask; i++)
         if (bpe->pairs[i]) {
             uint64_t bit = bpe_pair_hash(bpe->pairs[i] >> 22) >> bpe->filter_shift;
 
             bpe->filter[bit >> 6] |= UINT64_C(1) << (bit & 63);
         }
-    return 0;
 }
 
 /* Where a token has spaces: only at its start, if at all (0); it consists of several spaces (1); or
@@ -442,7 +409,7 @@ static int has_space_runs(const struct bpe *bpe)
 
 /* With whole_words: the merges of nearly every token's own text produce it anyway; only the others
  * must be looked up as words. */
-static int find_unmade(struct bpe *bpe)
+static void find_unmade(struct bpe *bpe)
 {
     for (uint32_t token = 0; bpe->whole_words && token < bpe->token_count; token++) {
         size_t length;
@@ -453,22 +420,21 @@ static int find_unmade(struct bpe *bpe)
         if (length == 0 || trie_find(&bpe->trie, text, length) != token ||
             (bpe->made_at[token] != BPE_NONE && length <= BPE_TRACED))
             continue;
-        if (trie_insert(&bpe->unmade, text, length, token, &former) < 0)
-            return -1;
+        /* This cannot fail: 'trie' has all these texts. */
+        trie_insert(&bpe->unmade, text, length, token, &former);
         bit = bpe_unmade_bit(text, length);
         bpe->unmade_filter[bit >> 6] |= UINT64_C(1) << (bit & 63);
     }
-    return 0;
 }
 
-int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
+void bpe_finish(struct bpe *bpe, bool cut_spaces)
 {
-    if ((!bpe->all_tokens && bpe_linear_prepare(bpe) < 0) || find_unmade(bpe) < 0 ||
-        make_filter(bpe) < 0)
-        return out_of_memory(err);
-    bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
-    if (!bpe->byte_pairs || make_neighbours(bpe) < 0)
-        return out_of_memory(err);
+    if (!bpe->all_tokens)
+        bpe_linear_prepare(bpe);
+    find_unmade(bpe);
+    make_filter(bpe);
+    make_neighbours(bpe);
+    bpe->byte_pairs = xmalloc(65536 * sizeof(*bpe->byte_pairs));
     for (unsigned byte = 0; byte < 256 && bpe->units == BPE_CHARACTERS; byte++)
         bpe->byte_symbols[byte] = byte < 0x80 ? bpe_character(bpe, byte) : BPE_NONE;
     for (unsigned at = 0; at < 65536; at++)
@@ -478,5 +444,4 @@ int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
     mark_joined(bpe);
     for (unsigned first = 0; cut_spaces && first < 256; first++)
         bpe->joined[(first << 8 | ' ') >> 3] &= (uint8_t) ~(1 << (' ' & 7));
-    return 0;
 }

@@ -123,8 +123,7 @@ size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32
     struct chain chain = {.bpe = bpe, .symbols = symbols};
     size_t made = 0;
 
-    if (count >= UINT32_MAX / 2 || !bpe_scratch_reserve(scratch, size))
-        return SIZE_MAX;
+    bpe_scratch_reserve(scratch, size);
     memset(chain.pairs, 0xff, sizeof(chain.pairs));
     chain.queue.sorted = scratch->memory;
     chain.queue.items = chain.queue.sorted + count;

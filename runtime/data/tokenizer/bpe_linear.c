@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 struct unmade {
     uint32_t symbols[BPE_TRACED], ranks[BPE_TRACED];
@@ -174,19 +175,15 @@ int bpe_linear_suits(const struct bpe *bpe, const uint8_t *word, size_t length)
     return 1;
 }
 
-int bpe_linear_prepare(struct bpe *bpe)
+void bpe_linear_prepare(struct bpe *bpe)
 {
-    struct unmade *work = malloc(sizeof(*work));
-    int all = 1;
+    struct unmade *work = xmalloc(sizeof(*work));
+    bool all = true;
 
-    bpe->made_at = malloc(bpe->symbol_count * sizeof(uint32_t));
-    bpe->left = malloc(bpe->symbol_count * sizeof(uint32_t));
-    bpe->right = malloc(bpe->symbol_count * sizeof(uint32_t));
-    bpe->shorter = malloc(bpe->symbol_count * sizeof(uint32_t));
-    if (!work || !bpe->made_at || !bpe->left || !bpe->right || !bpe->shorter) {
-        free(work);
-        return -1;
-    }
+    bpe->made_at = xmalloc(bpe->symbol_count * sizeof(uint32_t));
+    bpe->left = xmalloc(bpe->symbol_count * sizeof(uint32_t));
+    bpe->right = xmalloc(bpe->symbol_count * sizeof(uint32_t));
+    bpe->shorter = xmalloc(bpe->symbol_count * sizeof(uint32_t));
     for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++)
         if (trace_symbol(bpe, work, symbol) < 0) {
             size_t length;
@@ -194,7 +191,7 @@ int bpe_linear_prepare(struct bpe *bpe)
 
             bpe->made_at[symbol] = 0; /* it can be produced, but how is unknown */
             bpe_mark(bpe->odd, text, length);
-            all = 0;
+            all = false;
         }
     free(work);
     mark_odd(bpe);
@@ -203,7 +200,6 @@ int bpe_linear_prepare(struct bpe *bpe)
         keep_used_pairs(bpe);
     }
     find_shorter(bpe);
-    return 0;
 }
 
 /* Do two adjacent symbols stay separate? */
@@ -311,8 +307,6 @@ size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, con
         return count;
     count = 0;
     dead = bpe_scratch_reserve(scratch, length / 8 + 1);
-    if (!dead)
-        return SIZE_MAX;
     memset(dead, 0, length / 8 + 1);
     next = longest(bpe, word, length);
     while (at < length) {
@@ -331,8 +325,7 @@ size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, con
         }
         if (token != BPE_NONE)
             continue;
-        if (count == 0) /* impossible: every unit is a symbol */
-            return SIZE_MAX;
+        /* There is a token before: every unit is a symbol, so the first one always fits. */
         dead[at >> 3] |= (uint8_t)(1 << (at & 7));
         next = symbols[--count];
         at -= bpe->offsets[next + 1] - bpe->offsets[next];

@@ -2,9 +2,11 @@
 /* Ids to text. */
 #include "tokenizer_private.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 void text_buffer_clear(struct text_buffer *buffer)
 {
@@ -12,61 +14,50 @@ void text_buffer_clear(struct text_buffer *buffer)
     memset(buffer, 0, sizeof(*buffer));
 }
 
-int text_buffer_reserve(struct text_buffer *buffer, size_t more)
+void text_buffer_reserve(struct text_buffer *buffer, size_t more)
 {
-    size_t capacity = buffer->capacity + buffer->capacity / 2 + more + 256;
-    char *data;
-
     if (more <= buffer->capacity - buffer->length)
-        return 0;
-    data = realloc(buffer->data, capacity);
-    if (!data)
-        return -1;
-    buffer->data = data;
-    buffer->capacity = capacity;
-    return 0;
+        return;
+    buffer->capacity += buffer->capacity / 2 + more + 256;
+    buffer->data = xrealloc(buffer->data, buffer->capacity, 1);
 }
 
-int text_buffer_put(struct text_buffer *buffer, const void *text, size_t length)
+void text_buffer_put(struct text_buffer *buffer, const void *text, size_t length)
 {
-    if (text_buffer_reserve(buffer, length) < 0)
-        return -1;
+    text_buffer_reserve(buffer, length);
     if (length > 0)
         memcpy(buffer->data + buffer->length, text, length);
     buffer->length += length;
-    return 0;
 }
 
-static int put_number(struct text_buffer *out, int64_t id, int first)
+static void put_number(struct text_buffer *out, int64_t id, bool first)
 {
     char text[32];
     int length = snprintf(text, sizeof(text), "%s%lld", first ? "" : " ", (long long)id);
 
-    return text_buffer_put(out, text, (size_t)length);
+    text_buffer_put(out, text, (size_t)length);
 }
 
 /* SentencePiece: the unknown piece has its own surface, control pieces have none, and the space
  * that was prepended to the text is removed. */
-static int put_piece(const struct tokenizer *tokenizer, size_t id, int *begun,
-                     struct text_buffer *out)
+static void put_piece(const struct tokenizer *tokenizer, size_t id, bool *begun,
+                      struct text_buffer *out)
 {
     const struct normalizer *normalizer = &tokenizer->normalizer;
+    const char *unknown = tokenizer->unknown_text ? tokenizer->unknown_text : " \xE2\x81\x87 ";
     size_t length;
     const uint8_t *text = vocabulary_text(&tokenizer->vocabulary, id, &length);
+    enum vocabulary_kind kind = tokenizer->vocabulary.entries[id].kind;
 
-    switch (tokenizer->vocabulary.entries[id].kind) {
-    case VOCABULARY_CONTROL:
-        return 0;
-    case VOCABULARY_UNKNOWN:
-        *begun = 1;
-        if (tokenizer->unknown_text)
-            return text_buffer_put(out, tokenizer->unknown_text, strlen(tokenizer->unknown_text));
-        return text_buffer_put(out, " \xE2\x81\x87 ", 5);
-    case VOCABULARY_BYTE:
-        *begun = 1;
-        return text_buffer_put(out, text, length);
-    default:
-        break;
+    if (kind == VOCABULARY_CONTROL)
+        return;
+    if (kind == VOCABULARY_UNKNOWN || kind == VOCABULARY_BYTE) {
+        *begun = true;
+        if (kind == VOCABULARY_UNKNOWN)
+            text_buffer_put(out, unknown, strlen(unknown));
+        else
+            text_buffer_put(out, text, length);
+        return;
     }
     if (!*begun && (normalizer->prefix || normalizer->squeeze) && length > 0 && *text == ' ') {
         text++;
@@ -74,33 +65,33 @@ static int put_piece(const struct tokenizer *tokenizer, size_t id, int *begun,
         *begun = !normalizer->squeeze;
     }
     *begun |= length > 0;
-    return text_buffer_put(out, text, length);
+    text_buffer_put(out, text, length);
 }
 
 /* WordPiece: a space before each token but the first, unless it is written with ##. */
-static int put_token(const struct tokenizer *tokenizer, size_t id, int first,
-                     struct text_buffer *out)
+static void put_token(const struct tokenizer *tokenizer, size_t id, bool first,
+                      struct text_buffer *out)
 {
     size_t length;
     const uint8_t *text = vocabulary_text(&tokenizer->vocabulary, id, &length);
-    int inner = tokenizer->model != MODEL_WORDS && length > 2 && memcmp(text, "##", 2) == 0;
+    bool inner = tokenizer->model != MODEL_WORDS && length > 2 && memcmp(text, "##", 2) == 0;
 
     if (!first && inner) {
         text += 2;
         length -= 2;
     }
-    if (!first && !inner && text_buffer_put(out, " ", 1) < 0)
-        return -1;
-    return text_buffer_put(out, text, length);
+    if (!first && !inner)
+        text_buffer_put(out, " ", 1);
+    text_buffer_put(out, text, length);
 }
 
 int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size_t count,
                      struct text_buffer *out, struct error *err)
 {
     size_t before = out->length;
-    int begun = 0, rc = 0;
+    bool begun = false;
 
-    for (size_t i = 0; i < count && rc == 0; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t length;
         const uint8_t *text;
 
@@ -114,20 +105,17 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size
                                   (long long)ids[i], (long long)tokenizer->vocab_size);
         }
         if (tokenizer->decode == DECODE_NUMBERS) {
-            rc = put_number(out, ids[i], i == 0);
+            put_number(out, ids[i], i == 0);
         } else if (tokenizer->decode == DECODE_WORDPIECE) {
-            rc = put_token(tokenizer, (size_t)ids[i], i == 0, out);
+            put_token(tokenizer, (size_t)ids[i], i == 0, out);
         } else if (tokenizer->decode == DECODE_SENTENCEPIECE) {
-            rc = put_piece(tokenizer, (size_t)ids[i], &begun, out);
+            put_piece(tokenizer, (size_t)ids[i], &begun, out);
         } else {
             text = vocabulary_text(&tokenizer->vocabulary, (size_t)ids[i], &length);
-            rc = text_buffer_put(out, text, length);
+            text_buffer_put(out, text, length);
         }
     }
-    if (rc == 0)
-        return 0;
-    out->length = before;
-    return error_set(err, "text: out of memory");
+    return 0;
 }
 
 const char *tokenizer_piece(const struct tokenizer *tokenizer, int64_t id, size_t *length)

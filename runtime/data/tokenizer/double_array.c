@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define BLOCK       256
 #define UNIT_LIMIT  (1u << 23)
@@ -30,7 +31,6 @@ struct builder {
     uint64_t *units;
     struct places *free_units, *free_bases; /* by block */
     size_t blocks, capacity;
-    int full; /* more units are needed than there can be */
 };
 
 void double_array_clear(struct double_array *array)
@@ -69,7 +69,7 @@ static void take(struct places *places, size_t at)
 }
 
 /* The children of all nodes, sorted by node (counting sort over the edges). */
-static int collect_children(struct builder *builder)
+static void collect_children(struct builder *builder)
 {
     const struct trie *trie = builder->trie;
     uint32_t *first = builder->first;
@@ -81,9 +81,7 @@ static int collect_children(struct builder *builder)
             first[(trie->edges[slot] >> 40) + 1]++;
     for (size_t node = 0; node < trie->node_count; node++)
         first[node + 1] += first[node];
-    builder->children = malloc((first[trie->node_count] + 1) * sizeof(*builder->children));
-    if (!builder->children)
-        return -1;
+    builder->children = xcalloc(first[trie->node_count] + 1, sizeof(*builder->children));
     for (unsigned byte = 0; byte < 256; byte++)
         if (trie->roots[byte] != TRIE_NONE)
             builder->children[first[TRIE_ROOT]++] =
@@ -95,32 +93,19 @@ static int collect_children(struct builder *builder)
     /* Each entry is now the start of the next node. */
     memmove(first + 1, first, trie->node_count * sizeof(*first));
     first[0] = 0;
-    return 0;
 }
 
 static int add_block(struct builder *builder)
 {
-    if (builder->blocks == builder->capacity) {
-        size_t capacity = builder->capacity * 2 + 16;
-        uint64_t *units = realloc(builder->units, capacity * BLOCK * sizeof(*units));
-        struct places *free_units, *free_bases;
-
-        if (!units)
-            return -1;
-        builder->units = units;
-        free_units = realloc(builder->free_units, capacity * sizeof(*free_units));
-        if (!free_units)
-            return -1;
-        builder->free_units = free_units;
-        free_bases = realloc(builder->free_bases, capacity * sizeof(*free_bases));
-        if (!free_bases)
-            return -1;
-        builder->free_bases = free_bases;
-        builder->capacity = capacity;
-    }
-    builder->full = (builder->blocks + 1) * BLOCK > UNIT_LIMIT;
-    if (builder->full)
+    if ((builder->blocks + 1) * BLOCK > UNIT_LIMIT)
         return -1;
+    if (builder->blocks == builder->capacity) {
+        size_t capacity = builder->capacity = builder->capacity * 2 + 16;
+
+        builder->units = xrealloc(builder->units, capacity * BLOCK, sizeof(*builder->units));
+        builder->free_units = xrealloc(builder->free_units, capacity, sizeof(*builder->free_units));
+        builder->free_bases = xrealloc(builder->free_bases, capacity, sizeof(*builder->free_bases));
+    }
     memset(builder->units + builder->blocks * BLOCK, 0, BLOCK * sizeof(*builder->units));
     memset(&builder->free_units[builder->blocks], 0xFF, sizeof(struct places));
     memset(&builder->free_bases[builder->blocks], 0xFF, sizeof(struct places));
@@ -195,24 +180,21 @@ int double_array_build(struct double_array *array, const struct trie *trie, uint
                        const double *values, struct error *err)
 {
     struct builder builder = {.trie = trie, .limit = limit, .values = values};
-    int rc = -1;
+    int rc;
 
-    builder.first = calloc(trie->node_count + 2, sizeof(*builder.first));
-    builder.bases = calloc(trie->node_count + 1, sizeof(*builder.bases));
-    if (builder.first && builder.bases && collect_children(&builder) == 0 &&
-        place_all(&builder) == 0) {
+    builder.first = xcalloc(trie->node_count + 2, sizeof(*builder.first));
+    builder.bases = xcalloc(trie->node_count + 1, sizeof(*builder.bases));
+    collect_children(&builder);
+    rc = place_all(&builder);
+    if (rc == 0) {
         array->units = builder.units;
         array->root = builder.bases[TRIE_ROOT];
-        rc = 0;
     } else {
         free(builder.units);
-        if (builder.full)
-            error_set(err,
-                      "the tokens of the vocabulary have %zu different prefixes, which do "
-                      "not fit into %u entries, the most that are supported" OTHER_TOKENIZER,
-                      trie->node_count - 1, UNIT_LIMIT);
-        else
-            error_set(err, "the vocabulary: out of memory");
+        error_set(err,
+                  "the tokens of the vocabulary have %zu different prefixes, which do "
+                  "not fit into %u entries, the most that are supported" OTHER_TOKENIZER,
+                  trie->node_count - 1, UNIT_LIMIT);
     }
     free(builder.first);
     free(builder.bases);

@@ -15,7 +15,7 @@ struct double_array {
 };
 
 /* Build it from a trie with the numbers below 'limit' of which values[number] is not NAN (NULL:
- * with all of them). Returns 0, or -1 with 'err' if out of memory or there are more than 2^23
+ * with all of them). Returns 0, or -1 with 'err' if there are more than 2^23
  * units. */
 int double_array_build(struct double_array *array, const struct trie *trie, uint32_t limit,
                        const double *values, struct error *err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/core/xmalloc.h"
 
 #define CACHE_DEFAULT (UINT64_C(24) << 20)
 #define CACHE_LEAST   (UINT64_C(64) << 10)
@@ -17,7 +18,7 @@
 struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_bytes,
                                struct error *err)
 {
-    struct encoder *encoder = calloc(1, sizeof(*encoder));
+    struct encoder *encoder = xcalloc(1, sizeof(*encoder));
 
     if (cache_bytes == 0)
         cache_bytes = CACHE_DEFAULT;
@@ -25,18 +26,13 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
         cache_bytes = CACHE_LEAST;
     if (cache_bytes > CACHE_MOST)
         cache_bytes = CACHE_MOST;
-    if (!encoder || words_init(&encoder->words, cache_bytes) < 0) {
+    if (words_init(&encoder->words, cache_bytes) < 0) {
         free(encoder);
         error_set(err, "a cache of %zu bytes: out of memory", cache_bytes);
         return NULL;
     }
     if (tokenizer->bpe.space_runs)
-        encoder->runs = calloc(SPACE_RUNS, sizeof(*encoder->runs));
-    if (tokenizer->bpe.space_runs && !encoder->runs) {
-        encoder_destroy(encoder);
-        error_set(err, "an encoder: out of memory");
-        return NULL;
-    }
+        encoder->runs = xcalloc(SPACE_RUNS, sizeof(*encoder->runs));
     encoder->tokenizer = tokenizer;
     encoder->wide = tokenizer->id_size == 4;
     encoder->splitter.options = tokenizer->split;
@@ -70,25 +66,17 @@ static void use_huge_pages(void *memory, size_t size)
         madvise((void *)begin, end - begin, MADV_HUGEPAGE);
 }
 
-int token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size)
+void token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size)
 {
-    size_t wanted = buffer->count + more, capacity = buffer->capacity;
-    void *ids;
+    size_t wanted = buffer->count + more;
 
-    if (wanted <= capacity)
-        return 0;
-    if (wanted < buffer->count || wanted > SIZE_MAX / 8)
-        return -1;
-    capacity += capacity / 2;
-    if (capacity < wanted)
-        capacity = wanted + 1024;
-    ids = realloc(buffer->ids, capacity * id_size);
-    if (!ids)
-        return -1;
-    buffer->ids = ids;
-    buffer->capacity = capacity;
-    use_huge_pages(ids, capacity * id_size);
-    return 0;
+    if (wanted <= buffer->capacity)
+        return;
+    buffer->capacity += buffer->capacity / 2;
+    if (buffer->capacity < wanted)
+        buffer->capacity = wanted + 1024;
+    buffer->ids = xrealloc(buffer->ids, buffer->capacity, id_size);
+    use_huge_pages(buffer->ids, buffer->capacity * id_size);
 }
 
 void token_buffer_clear(struct token_buffer *buffer)
@@ -118,33 +106,24 @@ static uint32_t unpack(const uint8_t *ids, size_t at, int wide)
     return narrow;
 }
 
-int encoder_reserve(struct encoder *encoder, size_t length)
+void encoder_reserve(struct encoder *encoder, size_t length)
 {
     size_t wanted = length * 3;
-    uint32_t *ids;
 
-    if (length > SIZE_MAX / 64)
-        return -1;
     if (wanted <= encoder->id_capacity)
-        return 0;
-    wanted += wanted / 4 + 1024;
-    ids = malloc(wanted * sizeof(*ids));
-    if (!ids)
-        return -1;
+        return;
     free(encoder->ids);
-    encoder->ids = ids;
-    encoder->id_capacity = wanted;
-    return 0;
+    encoder->id_capacity = wanted + wanted / 4 + 1024;
+    encoder->ids = xmalloc(encoder->id_capacity * sizeof(*encoder->ids));
 }
 
-/* Encode a word that is in no table, into encoder->ids. Returns the number of ids or SIZE_MAX.
- * '*sure': are they the same after any text? */
+/* Encode a word that is in no table, into encoder->ids. Returns the number of ids. '*sure': are
+ * they the same after any text? */
 static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length, int *sure)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
 
-    if (encoder_reserve(encoder, length) < 0)
-        return SIZE_MAX;
+    encoder_reserve(encoder, length);
     *sure = 1;
     if (tokenizer->model == MODEL_WORDPIECE)
         return wordpiece_encode(&tokenizer->wordpiece, word, length, encoder->ids);
@@ -154,30 +133,26 @@ static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t l
     return bpe_encode(&tokenizer->bpe, &encoder->scratch, word, length, encoder->ids);
 }
 
-int encoder_put_ids(struct encoder *encoder, size_t count, struct token_buffer *out)
+void encoder_put_ids(struct encoder *encoder, size_t count, struct token_buffer *out)
 {
-    if (token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
-        return -1;
+    token_buffer_reserve(out, count, encoder->tokenizer->id_size);
     put_ids(out, encoder->ids, count, encoder->wide);
-    return 0;
 }
 
-int encoder_put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
-                      struct token_buffer *out)
+void encoder_put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
+                       struct token_buffer *out)
 {
     uint32_t ids[WORD_LONG_NARROW];
 
     for (size_t i = 0; i < count; i++)
         ids[i] = unpack(packed, i, encoder->wide);
-    if (token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
-        return -1;
+    token_buffer_reserve(out, count, encoder->tokenizer->id_size);
     put_ids(out, ids, count, encoder->wide);
-    return 0;
 }
 
 /* A word of up to 31 bytes, looked up in the second table. */
-static int take_long(struct encoder *encoder, const uint8_t *word, size_t length,
-                     struct token_buffer *out)
+static void take_long(struct encoder *encoder, const uint8_t *word, size_t length,
+                      struct token_buffer *out)
 {
     const struct word_long *entry;
     uint64_t key[4];
@@ -186,13 +161,13 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
 
     word_long_key(word, length, key);
     entry = words_find_long(&encoder->words, key);
-    if (entry)
-        return encoder_put_entry(encoder, entry->ids, entry->count, out);
+    if (entry) {
+        encoder_put_entry(encoder, entry->ids, entry->count, out);
+        return;
+    }
     count = encode_word(encoder, word, length, &sure);
-    if (count == SIZE_MAX)
-        return -1;
     words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide, 0);
-    return encoder_put_ids(encoder, count, out);
+    encoder_put_ids(encoder, count, out);
 }
 
 /* Is this the encoding of a word that begins with a space that did not merge? */
@@ -219,7 +194,7 @@ static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, cons
     words_put_long(&encoder->words, key, ids, count, encoder->wide, 0);
 }
 
-/* The entry of a short word that is not first in its set. NULL: out of memory. */
+/* The entry of a short word that is not first in its set. */
 static const struct word_short *find_short(struct encoder *encoder, const struct job *job)
 {
     const struct word_short *entry = encoder->words.shorts + job->set;
@@ -237,8 +212,6 @@ static const struct word_short *find_short(struct encoder *encoder, const struct
                                  ids);
     if (count == 0) {
         count = encode_word(encoder, (const uint8_t *)bytes, job->high >> 56, &sure);
-        if (count == SIZE_MAX)
-            return NULL;
         ids = encoder->ids;
     }
     if (sure)
@@ -248,8 +221,8 @@ static const struct word_short *find_short(struct encoder *encoder, const struct
     return entry + ((entry[1].low == job->low) & (entry[1].high == job->high));
 }
 
-static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length,
-                     struct token_buffer *out)
+static void take_huge(struct encoder *encoder, const uint8_t *word, size_t length,
+                      struct token_buffer *out)
 {
     /* A word that begins with two spaces then consists of spaces only. */
     struct space_run *run =
@@ -260,14 +233,12 @@ static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length
     int sure;
     size_t count = ids ? run->count : encode_word(encoder, word, length, &sure);
 
-    if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
-        return -1;
+    token_buffer_reserve(out, count, encoder->tokenizer->id_size);
     if (run && !ids && count <= SPACE_RUN_IDS) {
         memcpy(run->ids, encoder->ids, count * sizeof(*run->ids));
         run->count = (uint32_t)count;
     }
     put_ids(out, ids ? ids : encoder->ids, count, encoder->wide);
-    return 0;
 }
 
 /* The bytes of a job's word. */
@@ -290,61 +261,52 @@ static size_t spaces_before(const struct encoder *encoder, const struct job *job
 
 /* The last ids are those of 'spaces' spaces and, from 'at' on, those of a word whose first id is a
  * single space: that space belongs to the others. */
-static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct token_buffer *out)
+static void mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct token_buffer *out)
 {
-    size_t size = encoder->tokenizer->id_size, tail = out->count - at - 1, count;
+    size_t size = encoder->tokenizer->id_size, tail = out->count - at - 1;
+    uint8_t *run = xmalloc(spaces + 1 + tail * size);
     int sure;
-    uint8_t *run = malloc(spaces + 1 + tail * size);
-    int rc = -1;
 
-    if (!run)
-        return -1;
     memset(run, ' ', spaces + 1);
-    if (tail > 0)
-        memcpy(run + spaces + 1, (char *)out->ids + (at + 1) * size, tail * size);
-    count = encode_word(encoder, run, spaces, &sure);
-    if (count != SIZE_MAX) {
-        out->count = at - count;
-        rc = take_huge(encoder, run, spaces + 1, out);
-    }
-    if (rc == 0 && token_buffer_reserve(out, tail, size) == 0) {
-        memcpy((char *)out->ids + out->count * size, run + spaces + 1, tail * size);
-        out->count += tail;
-    } else {
-        rc = -1;
-    }
+    memcpy(run + spaces + 1, (char *)out->ids + (at + 1) * size, tail * size);
+    out->count = at - encode_word(encoder, run, spaces, &sure);
+    take_huge(encoder, run, spaces + 1, out);
+    token_buffer_reserve(out, tail, size);
+    memcpy((char *)out->ids + out->count * size, run + spaces + 1, tail * size);
+    out->count += tail;
     free(run);
-    return rc;
 }
 
 /* Any word that is not found directly in the first table. */
-static int take_other(struct encoder *encoder, const struct job *job,
-                      const struct word_short *entry, struct token_buffer *out)
+static void take_other(struct encoder *encoder, const struct job *job,
+                       const struct word_short *entry, struct token_buffer *out)
 {
     size_t at = out->count, length, spaces;
     const uint8_t *word = job_word(job, &length);
     uint32_t first;
-    int rc;
 
-    if (encoder->tokenizer->model == MODEL_UNIGRAM)
-        return encoder_take_unigram(encoder, word, length, entry, out);
+    if (encoder->tokenizer->model == MODEL_UNIGRAM) {
+        encoder_take_unigram(encoder, word, length, entry, out);
+        return;
+    }
     if (length > WORD_LONG)
-        rc = take_huge(encoder, word, length, out);
+        take_huge(encoder, word, length, out);
     else if (!entry || entry->count == WORD_ELSEWHERE)
-        rc = take_long(encoder, word, length, out);
+        take_long(encoder, word, length, out);
     else
-        rc = encoder_put_entry(encoder, entry->ids, entry->count - WORD_BARE, out);
-    if (rc < 0 || out->count == at)
-        return rc;
+        encoder_put_entry(encoder, entry->ids, entry->count - WORD_BARE, out);
+    if (out->count == at)
+        return;
     first = encoder->wide ? ((uint32_t *)out->ids)[at] : ((uint16_t *)out->ids)[at];
     if (!is_bare(&encoder->tokenizer->bpe, word, length, first))
-        return 0;
+        return;
     spaces = spaces_before(encoder, job);
-    return spaces > 0 ? mend_spaces(encoder, spaces, at, out) : 0;
+    if (spaces > 0)
+        mend_spaces(encoder, spaces, at, out);
 }
 
-static inline __attribute__((always_inline)) int run_jobs(struct encoder *encoder,
-                                                          struct token_buffer *out, int wide)
+static inline __attribute__((always_inline)) void run_jobs(struct encoder *encoder,
+                                                           struct token_buffer *out, int wide)
 {
     const struct word_short *shorts = encoder->words.shorts;
     const struct job *job = encoder->jobs, *end = job + encoder->job_count;
@@ -356,9 +318,8 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
 
     encoder->job_count = 0;
     if (job == end)
-        return 0;
-    if (token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
-        return -1;
+        return;
+    token_buffer_reserve(out, (size_t)(end - job) * each + spare, size);
     to = (char *)out->ids + out->count * size;
     for (; job < end; job++) {
         const struct word_short *entry = NULL;
@@ -368,8 +329,6 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
             entry = shorts + job->set;
             if (__builtin_expect((entry->low != job->low) | (entry->high != job->high), 0))
                 entry = find_short(encoder, job);
-            if (!entry)
-                return -1;
             count = entry->count;
         }
         if (__builtin_expect(count > WORD_SHORT_NARROW, 0) && count != WORD_ELSEWHERE &&
@@ -377,9 +336,8 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
             count -= WORD_BARE;
         if (__builtin_expect((count > WORD_SHORT_NARROW) | careful, 0)) {
             out->count = (size_t)(to - (char *)out->ids) / size;
-            if (take_other(encoder, job, entry, out) < 0 ||
-                token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
-                return -1;
+            take_other(encoder, job, entry, out);
+            token_buffer_reserve(out, (size_t)(end - job) * each + spare, size);
             to = (char *)out->ids + out->count * size;
             continue;
         }
@@ -393,43 +351,44 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
     }
     out->count = (size_t)(to - (char *)out->ids) / size;
     encoder->before = end[-1];
-    return 0;
 }
 
-static int run(struct encoder *encoder, struct token_buffer *out)
+static void run(struct encoder *encoder, struct token_buffer *out)
 {
-    return encoder->wide ? run_jobs(encoder, out, 1) : run_jobs(encoder, out, 0);
+    if (encoder->wide)
+        run_jobs(encoder, out, 1);
+    else
+        run_jobs(encoder, out, 0);
 }
 
 /* Run the jobs of a batch. Where sums of scores extend over the whole text, a batch in which they
  * may have been reset is done again, word by word. */
-static int flush(struct encoder *encoder, struct token_buffer *out)
+static void flush(struct encoder *encoder, struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
     size_t jobs = encoder->job_count, before = out->count, score_at = encoder->score_at;
     double score = encoder->score;
 
-    if (!unigram->whole)
-        return run(encoder, out);
+    if (!unigram->whole) {
+        run(encoder, out);
+        return;
+    }
     encoder->careful = encoder->near_reset;
-    if (run(encoder, out) < 0)
-        return -1;
+    run(encoder, out);
     /* The sum is needed only if it may be near to a reset; words that depend on it add it up. */
     if (!encoder->careful && !encoder->near_reset &&
         !unigram_may_reset(unigram, encoder->score, out->count - encoder->score_at, WORD_LONG))
-        return 0;
+        return;
     encoder_sum(encoder, out);
     if (!encoder->near_reset || encoder->careful)
-        return 0;
+        return;
     out->count = before;
     encoder->score = score;
     encoder->score_at = score_at;
     encoder->job_count = jobs;
     encoder->careful = 1;
-    if (run(encoder, out) < 0)
-        return -1;
+    run(encoder, out);
     encoder_sum(encoder, out);
-    return 0;
 }
 
 static inline void add_short(struct encoder *encoder, const uint8_t *word, size_t length,
@@ -483,8 +442,8 @@ static int must_stay_whole(const struct bpe *bpe, const uint8_t *word, size_t le
 
 /* A longer word: cut it between bytes or characters that are adjacent in no token. Pieces that
  * remain are looked up or encoded whole. */
-static int add_long(struct encoder *encoder, const uint8_t *word, size_t length, size_t left,
-                    struct token_buffer *out)
+static void add_long(struct encoder *encoder, const uint8_t *word, size_t length, size_t left,
+                     struct token_buffer *out)
 {
     const struct bpe *bpe = &encoder->tokenizer->bpe;
     int whole = encoder->tokenizer->model == MODEL_WORDPIECE || must_stay_whole(bpe, word, length);
@@ -492,17 +451,16 @@ static int add_long(struct encoder *encoder, const uint8_t *word, size_t length,
 
     for (size_t at = whole ? length : bpe_cut(bpe, word, length, 0); begin < length;
          at = bpe_cut(bpe, word, length, at)) {
-        if (encoder->job_count == JOBS && flush(encoder, out) < 0)
-            return -1;
+        if (encoder->job_count == JOBS)
+            flush(encoder, out);
         add_job(encoder, word + begin, at - begin, left - begin);
         begin = at;
     }
-    return 0;
 }
 
 /* The words between 'begin' and the last word end of the chunk, which is then stored in 'begin'. */
-static int add_words(struct encoder *encoder, const uint8_t *text, size_t length, size_t *begin,
-                     struct token_buffer *out)
+static void add_words(struct encoder *encoder, const uint8_t *text, size_t length, size_t *begin,
+                      struct token_buffer *out)
 {
     const struct splitter *splitter = &encoder->splitter;
     const struct words words = encoder->words;
@@ -525,35 +483,30 @@ static int add_words(struct encoder *encoder, const uint8_t *text, size_t length
             from += size;
         }
         encoder->job_count = (size_t)(job - encoder->jobs);
-        if (job == full && flush(encoder, out) < 0)
-            return -1;
+        if (job == full)
+            flush(encoder, out);
         if (end < last && base + *end - from > WORD_SHORT) {
-            if (add_long(encoder, text + from, base + *end - from, length - from, out) < 0)
-                return -1;
+            add_long(encoder, text + from, base + *end - from, length - from, out);
             from = base + *end++;
         }
     }
     *begin = from;
-    return 0;
 }
 
-int encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
-                 struct token_buffer *out)
+void encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
+                  struct token_buffer *out)
 {
     size_t begin = 0;
 
     encoder->before = (struct job){0};
     split_begin(&encoder->splitter, text, length);
     while (split_next(&encoder->splitter))
-        if (add_words(encoder, text, length, &begin, out) < 0)
-            return -1;
-    return flush(encoder, out);
+        add_words(encoder, text, length, &begin, out);
+    flush(encoder, out);
 }
 
-int encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out)
+void encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out)
 {
-    if (token_buffer_reserve(out, 1, encoder->tokenizer->id_size) < 0)
-        return -1;
+    token_buffer_reserve(out, 1, encoder->tokenizer->id_size);
     put_ids(out, &id, 1, encoder->wide);
-    return 0;
 }

@@ -45,29 +45,28 @@ struct encoder {
     struct job jobs[JOBS], before; /* before: the last one of the previous batch */
 };
 
-/* Append the ids of a text without special tokens, or one id. All of them return -1 only if out of
- * memory. */
-int encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
-                 struct token_buffer *out);
+/* Append the ids of a text without special tokens, or one id. */
+void encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
+                  struct token_buffer *out);
 
-int encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out);
+void encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out);
 
-/* The same for a text that the normalizer may change; 'first': it is the start of the whole text.
- */
-int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length, int first,
-                       struct token_buffer *out);
+/* Append the ids of a text that the normalizer may change; 'first': it is the start of the whole
+ * text. */
+void encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length, bool first,
+                        struct token_buffer *out);
 
 /* Within encoder*.c. Make room for the ids of a word in encoder->ids. */
-int encoder_reserve(struct encoder *encoder, size_t length);
+void encoder_reserve(struct encoder *encoder, size_t length);
 
 /* Append ids of encoder->ids, or ids in the form of the tables. */
-int encoder_put_ids(struct encoder *encoder, size_t count, struct token_buffer *out);
-int encoder_put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
-                      struct token_buffer *out);
+void encoder_put_ids(struct encoder *encoder, size_t count, struct token_buffer *out);
+void encoder_put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
+                       struct token_buffer *out);
 
 /* Unigram: a word that is not found directly in the first table, which may have an entry for it. */
-int encoder_take_unigram(struct encoder *encoder, const uint8_t *word, size_t length,
-                         const struct word_short *entry, struct token_buffer *out);
+void encoder_take_unigram(struct encoder *encoder, const uint8_t *word, size_t length,
+                          const struct word_short *entry, struct token_buffer *out);
 
 /* Unigram with sums over the whole text: add up the scores of the ids written so far. */
 void encoder_sum(struct encoder *encoder, const struct token_buffer *out);

@@ -98,30 +98,27 @@ static const uint8_t *find(const struct encoder *encoder, size_t length, const u
 
 /* A word encoded after all others, with their sum. With 'key' its ids are stored if they are valid
  * for other sums, too. */
-static int take_after(struct encoder *encoder, const uint8_t *word, size_t length,
-                      const uint64_t *key, struct token_buffer *out)
+static void take_after(struct encoder *encoder, const uint8_t *word, size_t length,
+                       const uint64_t *key, struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
     double score = unigram->from_space && word[0] == ' ' ? 0 : encoder->score;
     size_t count;
     int even;
 
-    if (encoder_reserve(encoder, length) < 0)
-        return -1;
+    encoder_reserve(encoder, length);
     count =
         unigram_encode_after(unigram, &encoder->scratch, word, length, &score, encoder->ids, &even);
-    if (count == SIZE_MAX || encoder_put_ids(encoder, count, out) < 0)
-        return -1;
+    encoder_put_ids(encoder, count, out);
     if (key && even)
         store(encoder, length, key, count, 0);
     encoder->score = score;
     encoder->score_at = out->count;
-    return 0;
 }
 
 /* A word of up to 31 bytes whose ids depend on the preceding text. */
-static int take_unsure(struct encoder *encoder, const uint8_t *word, size_t length,
-                       struct token_buffer *out)
+static void take_unsure(struct encoder *encoder, const uint8_t *word, size_t length,
+                        struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
     const uint8_t *ids;
@@ -131,21 +128,25 @@ static int take_unsure(struct encoder *encoder, const uint8_t *word, size_t leng
 
     encoder_sum(encoder, out);
     binade = unigram_binade(unigram, encoder->score, length);
-    if (binade == 0)
-        return take_after(encoder, word, length, NULL, out);
+    if (binade == 0) {
+        take_after(encoder, word, length, NULL, out);
+        return;
+    }
     if (length <= WORD_SHORT)
         word_short_key(word, length, length, &key[0], &key[1]);
     else
         word_long_key(word, length, key);
     key[length <= WORD_SHORT ? 1 : 3] |= (uint64_t)binade << WORD_CLASS;
     ids = find(encoder, length, key, &count);
-    return ids ? encoder_put_entry(encoder, ids, count, out)
-               : take_after(encoder, word, length, key, out);
+    if (ids)
+        encoder_put_entry(encoder, ids, count, out);
+    else
+        take_after(encoder, word, length, key, out);
 }
 
 /* A word of up to 31 bytes, looked up in the second table. */
-static int take_long(struct encoder *encoder, const uint8_t *word, size_t length,
-                     struct token_buffer *out)
+static void take_long(struct encoder *encoder, const uint8_t *word, size_t length,
+                      struct token_buffer *out)
 {
     const struct word_long *entry;
     uint64_t key[4];
@@ -154,51 +155,49 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
 
     word_long_key(word, length, key);
     entry = words_find_long(&encoder->words, key);
-    if (entry && entry->count == WORD_UNSURE)
-        return take_unsure(encoder, word, length, out);
-    if (entry)
-        return encoder_put_entry(encoder, entry->ids, entry->count, out);
-    if (encoder_reserve(encoder, length) < 0)
-        return -1;
-    count = unigram_encode(&encoder->tokenizer->unigram, &encoder->scratch, word, length,
-                           encoder->ids, &sure);
-    if (count == SIZE_MAX)
-        return -1;
-    words_put_long(&encoder->words, key, encoder->ids, sure ? count : 0, encoder->wide,
-                   sure ? 0 : WORD_UNSURE);
-    return sure ? encoder_put_ids(encoder, count, out) : take_unsure(encoder, word, length, out);
+    if (entry && entry->count == WORD_UNSURE) {
+        take_unsure(encoder, word, length, out);
+    } else if (entry) {
+        encoder_put_entry(encoder, entry->ids, entry->count, out);
+    } else {
+        encoder_reserve(encoder, length);
+        count = unigram_encode(&encoder->tokenizer->unigram, &encoder->scratch, word, length,
+                               encoder->ids, &sure);
+        words_put_long(&encoder->words, key, encoder->ids, sure ? count : 0, encoder->wide,
+                       sure ? 0 : WORD_UNSURE);
+        if (sure)
+            encoder_put_ids(encoder, count, out);
+        else
+            take_unsure(encoder, word, length, out);
+    }
 }
 
-static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length,
-                     struct token_buffer *out)
+void encoder_take_unigram(struct encoder *encoder, const uint8_t *word, size_t length,
+                          const struct word_short *entry, struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
-    size_t count;
     int sure;
 
-    if (unigram->whole) {
-        encoder_sum(encoder, out);
-        return take_after(encoder, word, length, NULL, out);
-    }
-    if (encoder_reserve(encoder, length) < 0)
-        return -1;
-    count = unigram_encode(unigram, &encoder->scratch, word, length, encoder->ids, &sure);
-    return count == SIZE_MAX ? -1 : encoder_put_ids(encoder, count, out);
-}
-
-int encoder_take_unigram(struct encoder *encoder, const uint8_t *word, size_t length,
-                         const struct word_short *entry, struct token_buffer *out)
-{
     if (encoder->careful) {
         encoder_sum(encoder, out);
-        if (unigram_resets(&encoder->tokenizer->unigram, encoder->score, length))
-            return take_after(encoder, word, length, NULL, out);
+        if (unigram_resets(unigram, encoder->score, length)) {
+            take_after(encoder, word, length, NULL, out);
+            return;
+        }
     }
-    if (length > WORD_LONG)
-        return take_huge(encoder, word, length, out);
-    if (!entry || entry->count == WORD_ELSEWHERE)
-        return take_long(encoder, word, length, out);
-    if (entry->count == WORD_UNSURE)
-        return take_unsure(encoder, word, length, out);
-    return encoder_put_entry(encoder, entry->ids, entry->count, out);
+    if (length > WORD_LONG && unigram->whole) {
+        encoder_sum(encoder, out);
+        take_after(encoder, word, length, NULL, out);
+    } else if (length > WORD_LONG) {
+        encoder_reserve(encoder, length);
+        encoder_put_ids(
+            encoder, unigram_encode(unigram, &encoder->scratch, word, length, encoder->ids, &sure),
+            out);
+    } else if (!entry || entry->count == WORD_ELSEWHERE) {
+        take_long(encoder, word, length, out);
+    } else if (entry->count == WORD_UNSURE) {
+        take_unsure(encoder, word, length, out);
+    } else {
+        encoder_put_entry(encoder, entry->ids, entry->count, out);
+    }
 }

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 /* The words are the vocabulary. */
 static int set_vocabulary(struct tokenizer *tokenizer, const struct fairseq_dict *dict,
@@ -35,9 +36,7 @@ int load_fairseq_words(struct tokenizer *tokenizer, struct error *err)
 {
     const char *path = tokenizer->config.vocab_file;
 
-    tokenizer->dict = calloc(1, sizeof(*tokenizer->dict));
-    if (!tokenizer->dict)
-        return error_set(err, "the vocabulary: out of memory");
+    tokenizer->dict = xcalloc(1, sizeof(*tokenizer->dict));
     if (!path) {
         error_set_code(err, ERROR_USAGE, "FairseqWords needs a dictionary, fairseq's dict.txt");
         return error_append(err, "; name it with --vocab-file");
@@ -72,9 +71,7 @@ static int make_map(struct tokenizer *tokenizer, const struct fairseq_dict *dict
 {
     size_t count = dict->words.count;
 
-    tokenizer->map = malloc(count * sizeof(*tokenizer->map));
-    if (!tokenizer->map)
-        return error_set(err, "the vocabulary: out of memory");
+    tokenizer->map = xcalloc(count, sizeof(*tokenizer->map));
     tokenizer->map_count = count;
     for (size_t i = 0; i < count; i++)
         tokenizer->map[i] = -1;
@@ -149,8 +146,8 @@ int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err)
     return rc;
 }
 
-int words_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
-                 struct token_buffer *out, struct error *err)
+void words_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
+                  struct token_buffer *out)
 {
     const char *word;
     size_t at = 0, size;
@@ -158,8 +155,7 @@ int words_encode(const struct tokenizer *tokenizer, const char *text, size_t len
     while ((size = word_next(text, length, &at, &word)) > 0) {
         size_t id = word_table_find(&tokenizer->dict->words, word, size);
 
-        if (token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
-            return error_set(err, "token ids: out of memory");
+        token_buffer_reserve(out, 1, tokenizer->id_size);
         /* A <mask> that the file lists is a word; otherwise the training adds it, later. */
         if (id == WORD_NONE || id >= tokenizer->dict->written)
             id = FAIRSEQ_UNK;
@@ -168,5 +164,4 @@ int words_encode(const struct tokenizer *tokenizer, const char *text, size_t len
         else
             ((uint16_t *)out->ids)[out->count++] = (uint16_t)id;
     }
-    return 0;
 }

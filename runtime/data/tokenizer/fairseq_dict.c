@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define FILE_LIMIT ((size_t)1 << 30)
 
@@ -18,14 +19,6 @@ void fairseq_dict_clear(struct fairseq_dict *dict)
 {
     word_table_clear(&dict->words);
     memset(dict, 0, sizeof(*dict));
-}
-
-static int add_specials(struct word_table *words)
-{
-    for (int i = 0; i < FAIRSEQ_SPECIALS; i++)
-        if (word_table_add(words, specials[i], strlen(specials[i]), 1) == WORD_NONE)
-            return -1;
-    return 0;
 }
 
 /* A count at the end of a line, after a space. Returns the length of the word before it, or 0. */
@@ -64,8 +57,7 @@ static int add_line(struct fairseq_dict *dict, const char *line, size_t length, 
     if (replaces && word_table_find(&dict->words, line, word) != WORD_NONE)
         return error_set(err, "\"%.*s\" with #fairseq:overwrite is not supported; remove the line",
                          (int)(word < 40 ? word : 40), line);
-    if (word_table_add(&dict->words, line, word, count) == WORD_NONE)
-        return error_set(err, "the vocabulary: out of memory");
+    word_table_add(&dict->words, line, word, count);
     if (dict->words.count == before)
         return error_set(err, "\"%.*s\" is in the dictionary already; remove the line",
                          (int)(word < 40 ? word : 40), line);
@@ -95,8 +87,9 @@ int fairseq_dict_read(struct fairseq_dict *dict, const char *path, struct error 
     memset(dict, 0, sizeof(*dict));
     if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
-    rc = add_specials(&dict->words) < 0 ? error_set(err, "the vocabulary: out of memory")
-                                        : add_lines(dict, &bytes, path, err);
+    for (int i = 0; i < FAIRSEQ_SPECIALS; i++)
+        word_table_add(&dict->words, specials[i], strlen(specials[i]), 1);
+    rc = add_lines(dict, &bytes, path, err);
     file_bytes_clear(&bytes);
     if (rc < 0)
         return -1;
@@ -110,7 +103,7 @@ int fairseq_dict_read(struct fairseq_dict *dict, const char *path, struct error 
     dict->mask = word_table_find(&dict->words, "<mask>", 6);
     if (dict->mask == WORD_NONE)
         dict->mask = word_table_add(&dict->words, "<mask>", 6, 1);
-    return dict->mask == WORD_NONE ? error_set(err, "the vocabulary: out of memory") : 0;
+    return 0;
 }
 
 /* --- Writing --------------------------------------------------------------------------------- */
@@ -145,58 +138,48 @@ static int is_special(const struct ranked *word)
     return 0;
 }
 
-static int put_line(struct text_buffer *out, const char *word, size_t length, int64_t count)
+static void put_line(struct text_buffer *out, const char *word, size_t length, int64_t count)
 {
     char number[32];
     int digits = snprintf(number, sizeof(number), " %" PRId64 "\n", count);
 
-    return text_buffer_put(out, word, length) < 0 ||
-                   text_buffer_put(out, number, (size_t)digits) < 0
-               ? -1
-               : 0;
+    text_buffer_put(out, word, length);
+    text_buffer_put(out, number, (size_t)digits);
 }
 
-/* The lines of the file. Returns -1 when memory is out. */
-static int put_lines(const struct ranked *list, size_t count, const struct fairseq_rules *rules,
-                     struct text_buffer *out)
+static void put_lines(const struct ranked *list, size_t count, const struct fairseq_rules *rules,
+                      struct text_buffer *out)
 {
     int64_t ids = FAIRSEQ_SPECIALS;
 
     for (size_t i = 0; i < count && list[i].count >= rules->threshold &&
                        (rules->words <= 0 || ids < rules->words);
          i++, ids++)
-        if (put_line(out, list[i].text, list[i].length, list[i].count) < 0)
-            return -1;
+        put_line(out, list[i].text, list[i].length, list[i].count);
     for (int made = 0; rules->multiple > 1 && ids % rules->multiple != 0; made++, ids++) {
         char word[32];
         int length = snprintf(word, sizeof(word), "madeupword%04d", made);
 
-        if (put_line(out, word, (size_t)length, 0) < 0)
-            return -1;
+        put_line(out, word, (size_t)length, 0);
     }
-    return 0;
 }
 
 int fairseq_dict_write(const struct word_table *counts, const struct fairseq_rules *rules,
                        const char *path, struct error *err)
 {
-    struct ranked *list = malloc((counts->count + 1) * sizeof(*list));
+    struct ranked *list = xcalloc(counts->count + 1, sizeof(*list));
     struct text_buffer text = {0};
     size_t count = 0;
-    int rc = 0;
+    int rc;
 
-    if (!list)
-        return error_set(err, "%zu words: out of memory", counts->count);
     for (size_t i = 0; i < counts->count; i++) {
         list[count] = (struct ranked){word_table_text(counts, i), counts->entries[i].length,
                                       counts->entries[i].count};
         count += !is_special(&list[count]);
     }
     qsort(list, count, sizeof(*list), compare_words);
-    if (put_lines(list, count, rules, &text) < 0)
-        rc = error_set(err, "%zu words: out of memory", counts->count);
-    else
-        rc = file_write_whole(path, text.data, text.length, 0, err);
+    put_lines(list, count, rules, &text);
+    rc = file_write_whole(path, text.data, text.length, 0, err);
     text_buffer_clear(&text);
     free(list);
     return rc;

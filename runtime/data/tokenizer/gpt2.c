@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define FILE_LIMIT (UINT64_C(1) << 28)
 
@@ -87,18 +88,18 @@ static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct
         goto out;
     }
     while (json_next(&members, &name, &length, &value)) {
-        uint8_t *bytes = malloc(length + 1);
+        uint8_t *bytes = xmalloc(length + 1);
         enum vocabulary_kind kind = VOCABULARY_TOKEN;
-        size_t count = bytes ? byte_level_decode(name, length, bytes) : 0;
+        size_t count = byte_level_decode(name, length, bytes);
         int64_t id;
         int failed;
 
-        if (bytes && count == SIZE_MAX) {
+        if (count == SIZE_MAX) {
             kind = VOCABULARY_SPECIAL;
             memcpy(bytes, name, length);
             count = length;
         }
-        if (!bytes || json_integer(value, &id) < 0) {
+        if (json_integer(value, &id) < 0) {
             free(bytes);
             error_set(err, "%s: the id of token \"%.40s\" is not an integer", path, name);
             goto out;
@@ -236,8 +237,7 @@ static int find_end_of_text(struct tokenizer *tokenizer, const char *path, struc
     tokenizer->eod = tokenizer->bos = tokenizer->eos = id;
     if (tokenizer->config.special_as_text)
         return 0;
-    if (specials_add(&tokenizer->specials, (const uint8_t *)name, sizeof(name) - 1, id, 0) < 0)
-        return error_set(err, "the vocabulary: out of memory");
+    specials_add(&tokenizer->specials, (const uint8_t *)name, sizeof(name) - 1, id, 0);
     return 0;
 }
 
@@ -260,9 +260,9 @@ int load_gpt2(struct tokenizer *tokenizer, struct error *err)
     }
     tokenizer->split = (struct split_options){.rule = SPLIT_GPT2};
     if ((vocabulary ? load_vocabulary(tokenizer, vocabulary, err)
-                    : derive_vocabulary(tokenizer, merges, err)) < 0 ||
-        bpe_init(&tokenizer->bpe, BPE_BYTES, err) < 0)
+                    : derive_vocabulary(tokenizer, merges, err)) < 0)
         return -1;
+    bpe_init(&tokenizer->bpe, BPE_BYTES);
     if (!vocabulary)
         vocabulary = merges;
     if (model_set_tokens(tokenizer, err) < 0)

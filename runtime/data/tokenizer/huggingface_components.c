@@ -121,8 +121,6 @@ static int read_split(struct pipeline *pipeline, struct json_value component, st
     if (length == 1 && *text == ' ' && pipeline->marks_spaces && !pipeline->byte_level)
         return 0;
     escaped = regex_escape(text, length, &escaped_length);
-    if (!escaped)
-        return error_set(err, "a pattern: out of memory");
     rc = add_step(pipeline, component, escaped, escaped_length, 0, behavior, err);
     free(escaped);
     return rc;

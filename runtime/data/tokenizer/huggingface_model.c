@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 /* Is a member there that is neither null, false, 0 nor empty? */
 static int is_set(struct json_value object, const char *name)
@@ -80,12 +81,10 @@ int huggingface_enter_token(struct pipeline *pipeline, const char *text, size_t 
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
     enum vocabulary_kind kind;
-    uint8_t *bytes = malloc(length + 1);
+    uint8_t *bytes = xmalloc(length + 1);
     size_t count;
     int rc;
 
-    if (!bytes)
-        return error_set(err, "the vocabulary: out of memory");
     kind = huggingface_token_entry(pipeline, text, length, bytes, &count);
     if (kind == VOCABULARY_BYTE)
         tokenizer->bpe.byte_ids[bytes[0]] = (uint32_t)id;
@@ -210,8 +209,7 @@ int huggingface_read_model(struct pipeline *pipeline, struct json_value root, st
         if (is_set(model, unknown[i]))
             return error_set(err, "%s: model BPE with %s is not supported" OTHER_TOKENIZER,
                              pipeline->path, unknown[i]);
-    if (bpe_init(&tokenizer->bpe, pipeline->byte_level ? BPE_BYTES : BPE_CHARACTERS, err) < 0)
-        return -1;
+    bpe_init(&tokenizer->bpe, pipeline->byte_level ? BPE_BYTES : BPE_CHARACTERS);
     tokenizer->bpe.drops_missing = 1;
     memset(tokenizer->bpe.byte_ids, 0xFF, sizeof(tokenizer->bpe.byte_ids));
     pipeline->byte_fallback = !pipeline->byte_level && flag_is(model, "byte_fallback", 0);

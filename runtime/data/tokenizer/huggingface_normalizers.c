@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 static int refuse(const struct pipeline *pipeline, struct json_value component, const char *what,
                   struct error *err)
@@ -12,19 +13,15 @@ static int refuse(const struct pipeline *pipeline, struct json_value component, 
     return huggingface_refuse(pipeline, "normalizer", component, what, err);
 }
 
-/* The text of a member, to be freed; NULL if it is missing or out of memory. */
+/* The text of a member, to be freed; NULL if it is missing. */
 static char *copy_text(struct json_value object, const char *name, size_t *length)
 {
     struct json_value member;
     const char *text;
-    char *copy;
 
     if (json_member(object, name, &member) < 0 || json_string(member, &text, length) < 0)
         return NULL;
-    copy = malloc(*length + 1);
-    if (copy)
-        memcpy(copy, text, *length + 1);
-    return copy;
+    return memcpy(xmalloc(*length + 1), text, *length + 1);
 }
 
 static int read_content(struct rewrite *rewrite, struct json_value component, const char *name)
@@ -53,11 +50,7 @@ static int read_pattern(struct pipeline *pipeline, struct rewrite *rewrite,
         escaped = regex_escape(text, length, &length);
         text = escaped;
     }
-    rewrite->regex = calloc(1, sizeof(*rewrite->regex));
-    if (!rewrite->regex || !text) {
-        free(escaped);
-        return error_set(err, "a pattern: out of memory");
-    }
+    rewrite->regex = xcalloc(1, sizeof(*rewrite->regex));
     rc = regex_compile(rewrite->regex, text, length, 0, &why);
     free(escaped);
     return rc < 0 ? huggingface_refuse_pattern(pipeline, "normalizer Replace", &why, err) : 0;
@@ -70,9 +63,9 @@ static int read_precompiled(struct pipeline *pipeline, struct rewrite *rewrite,
     char *text = copy_text(component, "precompiled_charsmap", &length);
     int rc = -1;
 
-    rewrite->map = calloc(1, sizeof(*rewrite->map));
+    rewrite->map = xcalloc(1, sizeof(*rewrite->map));
     length = text ? base64_decode(text, length, (uint8_t *)text) : SIZE_MAX;
-    if (!rewrite->map || length == SIZE_MAX)
+    if (length == SIZE_MAX)
         refuse(pipeline, component, " without a map in base64", err);
     else if (normalizer_set_map(rewrite->map, (const uint8_t *)text, length, err) < 0)
         error_prefix(err, "%s: normalizer Precompiled", pipeline->path);

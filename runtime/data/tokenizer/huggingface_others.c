@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define LONGEST 100 /* characters of a word, if the model does not say */
 
@@ -84,11 +85,8 @@ static int64_t enter_pieces(struct pipeline *pipeline, struct json_value model, 
     for (; json_next(&iterator, NULL, NULL, &entry); count++) {
         if ((count & (count - 1)) == 0) {
             size_t capacity = count ? (size_t)count * 2 : 1;
-            double *more = realloc(*scores, capacity * sizeof(*more));
 
-            if (!more)
-                return error_set(err, "the vocabulary: out of memory");
-            *scores = more;
+            *scores = xrealloc(*scores, capacity, sizeof(**scores));
         }
         if (enter_piece(pipeline, entry, count, *scores + count, err) < 0)
             return -1;
@@ -142,8 +140,7 @@ int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model,
     int64_t count;
     int rc = -1;
 
-    if (bpe_init(&tokenizer->bpe, BPE_CHARACTERS, err) < 0)
-        return -1;
+    bpe_init(&tokenizer->bpe, BPE_CHARACTERS);
     memset(tokenizer->bpe.byte_ids, 0xFF, sizeof(tokenizer->bpe.byte_ids));
     pipeline->byte_fallback = flag_is(model, "byte_fallback", 0);
     tokenizer->merge_unknown = !pipeline->byte_fallback;
@@ -155,7 +152,7 @@ int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model,
         goto out;
     }
     if (add_byte_texts(&tokenizer->bpe) < 0) {
-        error_set(err, "the vocabulary: out of memory");
+        trie_full(err);
         goto out;
     }
     if (huggingface_read_scores(pipeline, scores, (size_t)count) < 0) {
@@ -172,7 +169,8 @@ int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model,
         tokenizer->cut_spaces &&
         trie_find(&tokenizer->bpe.trie, (const uint8_t *)" ", 1) != TRIE_NONE;
     tokenizer->unigram.whole = !tokenizer->cut_spaces || tokenizer->unigram.from_space;
-    rc = model_set_unigram(tokenizer, scores, err);
+    model_set_unigram(tokenizer, scores);
+    rc = 0;
 out:
     free(scores);
     return rc;

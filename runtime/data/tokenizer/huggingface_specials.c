@@ -9,22 +9,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
-/* The id that an added token has in the vocabulary; -1: none, -2: out of memory. Only the stated id
- * and those of tokens that merges can produce are examined. */
+/* The id that an added token has in the vocabulary; -1: none. Only the stated id and those of
+ * tokens that merges can produce are examined. */
 static int64_t id_in_vocabulary(const struct pipeline *pipeline, const char *text, size_t length,
                                 int64_t said)
 {
     const struct tokenizer *tokenizer = pipeline->tokenizer;
     const struct vocabulary *vocabulary = &tokenizer->vocabulary;
-    uint8_t *bytes = malloc(length + 1);
+    uint8_t *bytes = xmalloc(length + 1);
     enum vocabulary_kind kind;
     const uint8_t *there;
     size_t count, size;
     uint32_t found = TRIE_NONE;
 
-    if (!bytes)
-        return -2;
     kind = huggingface_token_entry(pipeline, text, length, bytes, &count);
     if (said >= 0 && (size_t)said < vocabulary->count &&
         vocabulary->entries[said].kind != VOCABULARY_ABSENT) {
@@ -44,13 +43,10 @@ static int64_t id_in_vocabulary(const struct pipeline *pipeline, const char *tex
 
 /* Hugging Face ignores the ids of added tokens: one that is in the vocabulary has its id there, and
  * others are numbered on after it, in the order of the file. */
-static int give_added_id(struct pipeline *pipeline, const char *text, size_t length, int64_t *id,
-                         struct error *err)
+static void give_added_id(struct pipeline *pipeline, const char *text, size_t length, int64_t *id)
 {
     int64_t there = id_in_vocabulary(pipeline, text, length, *id);
 
-    if (there == -2)
-        return error_set(err, "the vocabulary: out of memory");
     if (there < 0)
         there = pipeline->last_added >= pipeline->model_tokens ? pipeline->last_added + 1
                                                                : pipeline->model_tokens;
@@ -61,7 +57,6 @@ static int give_added_id(struct pipeline *pipeline, const char *text, size_t len
     *id = there;
     if (*id > pipeline->last_added)
         pipeline->last_added = *id;
-    return 0;
 }
 
 /* Is the token matched in normalized texts as written? */
@@ -102,7 +97,7 @@ static int add_special(struct pipeline *pipeline, struct json_value token, const
         rc = specials_add(late ? &tokenizer->late_specials : &tokenizer->specials, written, length,
                           (uint32_t)id, strip);
     rewriting_clear(&rewriting);
-    return rc < 0 ? error_set(err, "the vocabulary: out of memory") : 0;
+    return rc < 0 ? trie_full(err) : 0;
 }
 
 /* One entry of added_tokens: found in texts as a whole. */
@@ -131,8 +126,7 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
     late = flag_is(token, "normalized", 0);
     if (late && check_normalized(pipeline, text, length, err) < 0)
         return -1;
-    if (give_added_id(pipeline, text, length, &id, err) < 0)
-        return -1;
+    give_added_id(pipeline, text, length, &id);
     if (((size_t)id >= vocabulary->count || vocabulary->entries[id].kind == VOCABULARY_ABSENT) &&
         vocabulary_set(vocabulary, id, text, length, VOCABULARY_SPECIAL, err) < 0)
         return error_prefix(err, "%s: added token %.60s", pipeline->path, text);

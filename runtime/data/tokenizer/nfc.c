@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define ORDER(point) ((point) >> 24) /* points are kept with their class above them */
@@ -92,24 +93,12 @@ size_t nfc_stays(const uint8_t *text, size_t length)
     return length;
 }
 
-static int reserve_points(struct nfc *nfc, size_t more)
-{
-    size_t wanted = nfc->count + more;
-    uint32_t *points;
-
-    if (wanted <= nfc->points_room)
-        return 0;
-    wanted += wanted / 2 + 64;
-    points = realloc(nfc->points, wanted * sizeof(*points));
-    if (!points)
-        return -1;
-    nfc->points = points;
-    nfc->points_room = wanted;
-    return 0;
-}
-
 static void put_point(struct nfc *nfc, uint32_t point)
 {
+    if (nfc->count == nfc->points_room) {
+        nfc->points_room += nfc->points_room / 2 + 64;
+        nfc->points = xrealloc(nfc->points, nfc->points_room, sizeof(*nfc->points));
+    }
     nfc->points[nfc->count++] = (uint32_t)kind_of(point).order << 24 | point;
 }
 
@@ -132,8 +121,7 @@ size_t nfc_decompose(uint32_t point, uint32_t parts[NFC_MOST_PARTS])
     return count > 0 ? count : 1;
 }
 
-/* Decompose the next character and those that may combine with it. Returns their size in bytes, 0
- * if out of memory. */
+/* Decompose the next character and those that may combine with it. Returns their size in bytes. */
 static size_t take_cluster(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length)
 {
     bool compatible = form == NFC_FORM_KC || form == NFC_FORM_KD;
@@ -158,8 +146,6 @@ static size_t take_cluster(struct nfc *nfc, enum nfc_form form, const uint8_t *t
         }
         if (at > 0 && is_apart(kind_of(parts[0])))
             break;
-        if (reserve_points(nfc, count) < 0)
-            return 0;
         for (size_t i = 0; i < count; i++)
             put_point(nfc, parts[i]);
         at += size;
@@ -180,18 +166,16 @@ static void sort_few(uint32_t *marks, size_t count)
 }
 
 /* Marks in the order of their classes; marks of one class keep their order. */
-static int sort_marks(uint32_t *marks, size_t count)
+static void sort_marks(uint32_t *marks, size_t count)
 {
     size_t starts[257] = {0};
     uint32_t *sorted;
 
     if (count <= FEW_MARKS) {
         sort_few(marks, count);
-        return 0;
+        return;
     }
-    sorted = malloc(count * sizeof(*sorted));
-    if (!sorted)
-        return -1;
+    sorted = xcalloc(count, sizeof(*sorted));
     for (size_t i = 0; i < count; i++)
         starts[ORDER(marks[i]) + 1]++;
     for (size_t i = 1; i < COUNT(starts); i++)
@@ -200,21 +184,19 @@ static int sort_marks(uint32_t *marks, size_t count)
         sorted[starts[ORDER(marks[i])]++] = marks[i];
     memcpy(marks, sorted, count * sizeof(*sorted));
     free(sorted);
-    return 0;
 }
 
-static int sort_cluster(struct nfc *nfc)
+static void sort_cluster(struct nfc *nfc)
 {
     size_t begin = 0;
 
     for (size_t i = 0; i <= nfc->count; i++) {
         if (i < nfc->count && ORDER(nfc->points[i]) != 0)
             continue;
-        if (i > begin + 1 && sort_marks(nfc->points + begin, i - begin) < 0)
-            return -1;
+        if (i > begin + 1)
+            sort_marks(nfc->points + begin, i - begin);
         begin = i + 1;
     }
-    return 0;
 }
 
 /* What two characters become; 0: they stay two. */
@@ -253,12 +235,11 @@ static void compose_cluster(struct nfc *nfc)
     nfc->count = kept;
 }
 
-static int write_cluster(struct nfc *nfc)
+static void write_cluster(struct nfc *nfc)
 {
     struct text_buffer *text = &nfc->text;
 
-    if (text_buffer_reserve(text, 4 * nfc->count) < 0)
-        return -1;
+    text_buffer_reserve(text, 4 * nfc->count);
     for (size_t i = 0; i < nfc->count; i++) {
         uint32_t point = POINT(nfc->points[i]);
 
@@ -267,7 +248,6 @@ static int write_cluster(struct nfc *nfc)
         else
             text->length += utf8_encode(point, (uint8_t *)text->data + text->length);
     }
-    return 0;
 }
 
 /* The bytes at the start of a text that a form leaves as they are. */
@@ -283,7 +263,7 @@ static size_t unchanged(enum nfc_form form, const uint8_t *text, size_t length)
     return size;
 }
 
-int nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length)
+void nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length)
 {
     bool composes = form == NFC_FORM_C || form == NFC_FORM_KC;
 
@@ -291,19 +271,16 @@ int nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t
     for (;;) {
         size_t size = unchanged(form, text, length);
 
-        if (text_buffer_put(&nfc->text, text, size) < 0)
-            return -1;
+        text_buffer_put(&nfc->text, text, size);
         text += size;
         length -= size;
         if (length == 0)
-            return 0;
+            return;
         size = take_cluster(nfc, form, text, length);
-        if (size == 0 || sort_cluster(nfc) < 0)
-            return -1;
+        sort_cluster(nfc);
         if (composes)
             compose_cluster(nfc);
-        if (write_cluster(nfc) < 0)
-            return -1;
+        write_cluster(nfc);
         text += size;
         length -= size;
     }

@@ -22,8 +22,8 @@ struct nfc {
     size_t count, points_room;
 };
 
-/* Replace the text in 'nfc' by this one in a form. Returns -1 if out of memory. */
-int nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length);
+/* Replace the text in 'nfc' by this one in a form. */
+void nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length);
 void nfc_clear(struct nfc *nfc);
 
 /* The canonical decomposition of a code point. Returns its length. */

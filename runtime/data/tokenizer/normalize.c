@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 void normalizer_clear(struct normalizer *normalizer)
 {
@@ -19,8 +20,8 @@ int normalizer_keep(struct normalizer *normalizer, const uint8_t *text, size_t l
 {
     uint32_t former;
 
-    if (!normalizer->has_kept && trie_init(&normalizer->kept) < 0)
-        return -1;
+    if (!normalizer->has_kept)
+        trie_init(&normalizer->kept);
     normalizer->has_kept = 1;
     return trie_insert(&normalizer->kept, text, length, 0, &former);
 }
@@ -50,10 +51,8 @@ int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_
                              "most that are supported" OTHER_TOKENIZER,
                              NORMALIZER_LONGEST);
     }
-    normalizer->map = malloc(size);
-    normalizer->replacements = malloc(texts);
-    if (!normalizer->map || !normalizer->replacements)
-        return error_set(err, "the character map: out of memory");
+    normalizer->map = xmalloc(size);
+    normalizer->replacements = xmalloc(texts);
     memcpy(normalizer->map, data + 4, size);
     normalizer->map_size = size / 4;
     memcpy(normalizer->replacements, data + 4 + size, texts);

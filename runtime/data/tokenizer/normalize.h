@@ -74,7 +74,7 @@ void normalizer_clear(struct normalizer *normalizer);
 int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_t length,
                        struct error *err);
 
-/* Keep this piece as it is. Returns 0, or -1 if out of memory. */
+/* Keep this piece as it is. Returns 0, or -1 like trie_insert. */
 int normalizer_keep(struct normalizer *normalizer, const uint8_t *text, size_t length);
 
 /* Fill in 'plain' to 'kinds', when all the rest is set. */

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define POSITIONS  20000
 #define STATES     4000
@@ -196,14 +197,14 @@ static int follow(struct compiler *compiler, const struct list *from, unsigned c
         if (position->kind == POSITION_SET) {
             add_to_list(compiler, to, position->next);
         } else {
-            struct list *here = calloc(1, sizeof(*here));
+            struct list *here = xcalloc(1, sizeof(*here));
             uint32_t *marks = compiler->marks, mark = compiler->mark;
             int matched = 0;
 
-            compiler->marks = calloc(POSITIONS, sizeof(*marks));
+            compiler->marks = xcalloc(POSITIONS, sizeof(*marks));
             compiler->mark = 1;
             spend(compiler, POSITIONS / 8);
-            if (!here || !compiler->marks || depth > 8)
+            if (depth > 8)
                 compiler->refused = "so many look-aheads";
             else
                 add_to_list(compiler, here, position->next);
@@ -235,27 +236,9 @@ static int find_state(struct compiler *compiler, const struct list *list)
         compiler->refused = "so many states";
         return -1;
     }
-    compiler->states[regex->state_count] = malloc(size);
-    if (!compiler->states[regex->state_count]) {
-        compiler->refused = "so many parts";
-        return -1;
-    }
+    compiler->states[regex->state_count] = xmalloc(size);
     memcpy(compiler->states[regex->state_count], list, size);
     return (int)regex->state_count++;
-}
-
-/* Room for the transitions of one more state. */
-static int grow_table(struct regex *regex, unsigned state)
-{
-    uint16_t *table;
-
-    if ((state & (state - 1)) != 0)
-        return 0;
-    table = realloc(regex->table, (size_t)(state ? state * 2 : 1) * regex->width * sizeof(*table));
-    if (!table)
-        return -1;
-    regex->table = table;
-    return 0;
 }
 
 static int make_states(struct compiler *compiler, int start)
@@ -270,8 +253,9 @@ static int make_states(struct compiler *compiler, int start)
     if (find_state(compiler, &list) < 0)
         return -1;
     for (unsigned state = 0; state < regex->state_count; state++) {
-        if (grow_table(regex, state) < 0)
-            return -1;
+        if ((state & (state - 1)) == 0) /* the table is full */
+            regex->table = xrealloc(regex->table, (size_t)(state ? state * 2 : 1) * regex->width,
+                                    sizeof(*regex->table));
         for (unsigned class = 0; class < regex->width; class ++) {
             int matched, next;
 
@@ -316,22 +300,16 @@ static uint64_t sets_of(const struct compiler *compiler, uint32_t point)
 }
 
 /* Enter a page of classes; pages that are equal are one. */
-static int enter_page(struct regex *regex, size_t page, const uint8_t classes[256])
+static void enter_page(struct regex *regex, size_t page, const uint8_t classes[256])
 {
-    uint8_t(*more)[256];
-
     for (size_t i = regex->page_count; i-- > 0;)
         if (memcmp(regex->classes[i], classes, 256) == 0) {
             regex->pages[page] = (uint16_t)i;
-            return 0;
+            return;
         }
-    more = realloc(regex->classes, (regex->page_count + 1) * sizeof(*more));
-    if (!more)
-        return -1;
-    regex->classes = more;
-    memcpy(more[regex->page_count], classes, 256);
+    regex->classes = xrealloc(regex->classes, regex->page_count + 1, sizeof(*regex->classes));
+    memcpy(regex->classes[regex->page_count], classes, 256);
     regex->pages[page] = (uint16_t)regex->page_count++;
-    return 0;
 }
 
 /* Are the classes of a page those of the one before? Nearly all of Unicode is uniform. */
@@ -370,8 +348,7 @@ static int make_classes(struct compiler *compiler)
                 return -1;
             classes[low] = (uint8_t) class;
         }
-        if (enter_page(regex, page, classes) < 0)
-            return -1;
+        enter_page(regex, page, classes);
     }
     return 0;
 }
@@ -426,34 +403,25 @@ static int refuse(const struct compiler *compiler, const char *pattern, size_t l
 int regex_compile(struct regex *regex, const char *pattern, size_t length, int own,
                   struct error *err)
 {
-    struct compiler *compiler = calloc(1, sizeof(*compiler));
-    int rc = -1;
+    struct compiler *compiler = xcalloc(1, sizeof(*compiler));
+    int rc;
 
     memset(regex, 0, sizeof(*regex));
-    if (compiler) {
-        compiler->regex = regex;
-        compiler->positions = calloc(POSITIONS, sizeof(*compiler->positions));
-        compiler->marks = calloc(POSITIONS, sizeof(*compiler->marks));
-        compiler->members = calloc(256, sizeof(*compiler->members));
-        compiler->states = calloc(STATES, sizeof(*compiler->states));
-        regex->pages = calloc(PAGES, sizeof(*regex->pages));
-    }
-    if (!compiler || !compiler->positions || !compiler->marks || !compiler->members ||
-        !compiler->states || !regex->pages) {
-        error_set(err, "a pattern: out of memory");
-    } else {
-        rc = regex_parse(&compiler->tree, pattern, length, own, err);
-        if (rc == 0 && compile(compiler) < 0)
-            rc = refuse(compiler, pattern, length, err);
-    }
-    for (unsigned i = 0; compiler && compiler->states && i < regex->state_count; i++)
+    compiler->regex = regex;
+    compiler->positions = xcalloc(POSITIONS, sizeof(*compiler->positions));
+    compiler->marks = xcalloc(POSITIONS, sizeof(*compiler->marks));
+    compiler->members = xcalloc(256, sizeof(*compiler->members));
+    compiler->states = xcalloc(STATES, sizeof(*compiler->states));
+    regex->pages = xcalloc(PAGES, sizeof(*regex->pages));
+    rc = regex_parse(&compiler->tree, pattern, length, own, err);
+    if (rc == 0 && compile(compiler) < 0)
+        rc = refuse(compiler, pattern, length, err);
+    for (unsigned i = 0; i < regex->state_count; i++)
         free(compiler->states[i]);
-    if (compiler) {
-        free(compiler->positions);
-        free(compiler->marks);
-        free(compiler->members);
-        free(compiler->states);
-    }
+    free(compiler->positions);
+    free(compiler->marks);
+    free(compiler->members);
+    free(compiler->states);
     free(compiler);
     if (rc < 0)
         regex_clear(regex);

@@ -36,7 +36,7 @@ int regex_compile(struct regex *regex, const char *pattern, size_t length, int o
                   struct error *err);
 void regex_clear(struct regex *regex);
 
-/* The pattern of a plain text, to be freed; NULL if out of memory. */
+/* The pattern of a plain text, to be freed. */
 char *regex_escape(const char *text, size_t length, size_t *escaped);
 
 /* Within regex*.c. */

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define LAST_POINT 0x10FFFF
 #define MOST_TIMES 64
@@ -523,10 +524,10 @@ static int parse_alternatives(struct parser *parser)
 
 char *regex_escape(const char *text, size_t length, size_t *escaped)
 {
-    char *pattern = malloc(2 * length + 1);
+    char *pattern = xmalloc(2 * length + 1);
     size_t made = 0;
 
-    for (size_t i = 0; pattern && i < length; i++) {
+    for (size_t i = 0; i < length; i++) {
         if (text[i] && strchr("\\.+*?()|[]{}^$", text[i]))
             pattern[made++] = '\\';
         pattern[made++] = text[i];

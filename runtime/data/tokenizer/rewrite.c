@@ -51,8 +51,8 @@ static size_t change_character(enum rewrite_kind kind, uint32_t point, uint32_t 
     return 1;
 }
 
-static int rewrite_characters(enum rewrite_kind kind, const uint8_t *text, size_t length,
-                              struct text_buffer *out)
+static void rewrite_characters(enum rewrite_kind kind, const uint8_t *text, size_t length,
+                               struct text_buffer *out)
 {
     const uint8_t *end = text + length;
 
@@ -64,12 +64,10 @@ static int rewrite_characters(enum rewrite_kind kind, const uint8_t *text, size_
         if (point == UNICODE_INVALID)
             point = UNICODE_REPLACEMENT;
         count = change_character(kind, point, changed);
-        if (text_buffer_reserve(out, 8) < 0)
-            return -1;
+        text_buffer_reserve(out, 8);
         for (size_t i = 0; i < count; i++)
             out->length += utf8_encode(changed[i], (uint8_t *)out->data + out->length);
     }
-    return 0;
 }
 
 static int is_space(uint32_t point)
@@ -101,8 +99,8 @@ static void strip(const struct rewrite *rewrite, const uint8_t **text, size_t *l
     *length = (size_t)(end - begin);
 }
 
-static int rewrite_replace(const struct rewrite *rewrite, const uint8_t *text, size_t length,
-                           struct text_buffer *out)
+static void rewrite_replace(const struct rewrite *rewrite, const uint8_t *text, size_t length,
+                            struct text_buffer *out)
 {
     const uint8_t *end = text + length, *copied = text;
 
@@ -114,29 +112,18 @@ static int rewrite_replace(const struct rewrite *rewrite, const uint8_t *text, s
             text += utf8_decode(text, end, &point);
             continue;
         }
-        if (text_buffer_put(out, copied, (size_t)(text - copied)) < 0 ||
-            text_buffer_put(out, rewrite->content, rewrite->content_length) < 0)
-            return -1;
+        text_buffer_put(out, copied, (size_t)(text - copied));
+        text_buffer_put(out, rewrite->content, rewrite->content_length);
         text += size;
         copied = text;
     }
-    return text_buffer_put(out, copied, (size_t)(end - copied));
-}
-
-/* One character through the map, whatever it is part of. */
-static int put_mapped(const struct normalizer *map, const uint8_t *text, size_t size,
-                      struct text_buffer *out)
-{
-    size_t length;
-    const char *mapped = normalizer_look_up_first(map, text, size, &length);
-
-    return mapped ? text_buffer_put(out, mapped, length) : text_buffer_put(out, text, size);
+    text_buffer_put(out, copied, (size_t)(end - copied));
 }
 
 /* Hugging Face looks up short grapheme clusters as a whole and uses the first entry that they begin
  * with; longer ones are handled character by character. */
-static int rewrite_mapped(const struct rewrite *rewrite, const uint8_t *text, size_t length,
-                          struct text_buffer *out)
+static void rewrite_mapped(const struct rewrite *rewrite, const uint8_t *text, size_t length,
+                           struct text_buffer *out)
 {
     const struct normalizer *map = rewrite->map;
     const uint8_t *end = text + length;
@@ -147,52 +134,60 @@ static int rewrite_mapped(const struct rewrite *rewrite, const uint8_t *text, si
                mapped_length;
 
         if (run > 0) {
-            if (text_buffer_put(out, text, run) < 0)
-                return -1;
+            text_buffer_put(out, text, run);
             text += run;
             continue;
         }
         size = grapheme_length(text, (size_t)(end - text));
         if (size < 6)
             mapped = normalizer_look_up_first(map, text, size, &mapped_length);
-        if (mapped && text_buffer_put(out, mapped, mapped_length) < 0)
-            return -1;
+        if (mapped)
+            text_buffer_put(out, mapped, mapped_length);
         for (size_t at = 0, one; !mapped && at < size; at += one) {
+            const char *piece = "\xEF\xBF\xBD";
+            size_t piece_length = 3;
             uint32_t point;
 
             one = utf8_decode(text + at, text + size, &point);
-            if (point == UNICODE_INVALID ? text_buffer_put(out, "\xEF\xBF\xBD", 3) < 0
-                                         : put_mapped(map, text + at, one, out) < 0)
-                return -1;
+            if (point != UNICODE_INVALID) {
+                piece = normalizer_look_up_first(map, text + at, one, &piece_length);
+                if (!piece) {
+                    piece = (const char *)text + at;
+                    piece_length = one;
+                }
+            }
+            text_buffer_put(out, piece, piece_length);
         }
         text += size;
     }
-    return 0;
 }
 
-static int run_one(const struct rewrite *rewrite, struct rewriting *rewriting, const uint8_t *text,
-                   size_t length, struct text_buffer *out)
+static void run_one(const struct rewrite *rewrite, struct rewriting *rewriting, const uint8_t *text,
+                    size_t length, struct text_buffer *out)
 {
     switch (rewrite->kind) {
     case REWRITE_FORM:
-        if (nfc_rewrite(&rewriting->nfc, rewrite->form, text, length) < 0)
-            return -1;
-        return text_buffer_put(out, rewriting->nfc.text.data, rewriting->nfc.text.length);
+        nfc_rewrite(&rewriting->nfc, rewrite->form, text, length);
+        text_buffer_put(out, rewriting->nfc.text.data, rewriting->nfc.text.length);
+        break;
     case REWRITE_BERT:
         if (!rewriting->bert)
             rewriting->bert = rewrite;
-        return rewrite_bert(rewrite, rewriting->bert == rewrite ? &rewriting->points : NULL, text,
-                            length, out);
+        rewrite_bert(rewrite, rewriting->bert == rewrite ? &rewriting->points : NULL, text, length,
+                     out);
+        break;
     case REWRITE_REPLACE:
-        return rewrite_replace(rewrite, text, length, out);
+        rewrite_replace(rewrite, text, length, out);
+        break;
     case REWRITE_PREPEND:
-        return text_buffer_put(out, rewrite->content, rewrite->content_length) < 0
-                   ? -1
-                   : text_buffer_put(out, text, length);
+        text_buffer_put(out, rewrite->content, rewrite->content_length);
+        text_buffer_put(out, text, length);
+        break;
     case REWRITE_PRECOMPILED:
-        return rewrite_mapped(rewrite, text, length, out);
+        rewrite_mapped(rewrite, text, length, out);
+        break;
     default:
-        return rewrite_characters(rewrite->kind, text, length, out);
+        rewrite_characters(rewrite->kind, text, length, out);
     }
 }
 
@@ -213,7 +208,8 @@ int rewrites_run(const struct rewrites *rewrites, struct rewriting *rewriting, c
             nfc_stays(*text, *length) == *length)
             continue;
         out->length = 0;
-        if (run_one(rewrite, rewriting, *text, *length, out) < 0 || out->length >= TEXT_LIMIT)
+        run_one(rewrite, rewriting, *text, *length, out);
+        if (out->length >= TEXT_LIMIT)
             return -1;
         *text = (const uint8_t *)out->data;
         *length = out->length;

@@ -63,12 +63,12 @@ struct rewriting {
 void rewriting_clear(struct rewriting *rewriting);
 
 /* Rewrite a text; '*text' and '*length' are then those of the result, which is in 'rewriting' or,
- * if nothing changes, the original. Returns 0, or -1 if out of memory. */
+ * if nothing changes, the original. Returns 0, or -1 if the result has 4 GiB or more. */
 int rewrites_run(const struct rewrites *rewrites, struct rewriting *rewriting, const uint8_t **text,
                  size_t *length);
 
 /* Within rewrite*.c. 'points' belong to this rewrite, or are NULL, which is slower. */
-int rewrite_bert(const struct rewrite *rewrite, struct rewrite_points *points, const uint8_t *text,
-                 size_t length, struct text_buffer *out);
+void rewrite_bert(const struct rewrite *rewrite, struct rewrite_points *points, const uint8_t *text,
+                  size_t length, struct text_buffer *out);
 
 #endif

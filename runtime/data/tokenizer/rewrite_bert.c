@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define MARKS 64
 #define KNOWN 256 /* bytes that are rewritten by the table at a time */
@@ -134,14 +135,13 @@ void rewrite_points_clear(struct rewrite_points *points)
     memset(points, 0, sizeof(*points));
 }
 
-/* Make a page. Returns NULL if out of memory. */
 static const struct rewrite_point *make_page(const struct rewrite *rewrite,
                                              struct rewrite_points *points, uint32_t number)
 {
-    struct rewrite_point *page = calloc(256, sizeof(*page));
+    struct rewrite_point *page = xcalloc(256, sizeof(*page));
     char room[MARKS * 8];
 
-    for (uint32_t low = 0; page && low < 256; low++) {
+    for (uint32_t low = 0; low < 256; low++) {
         struct text_buffer out = {.data = room};
         struct marks marks = {.count = 0};
 
@@ -174,7 +174,7 @@ static size_t put_known(const struct rewrite *rewrite, struct rewrite_points *po
         page = points->pages[point >> 8];
         if (!page)
             page = make_page(rewrite, points, point >> 8);
-        if (!page || page[point & 255].length == REWRITE_SLOW)
+        if (page[point & 255].length == REWRITE_SLOW)
             break;
         memcpy(to, &page[point & 255], 16);
         to += page[point & 255].length;
@@ -184,8 +184,8 @@ static size_t put_known(const struct rewrite *rewrite, struct rewrite_points *po
     return (size_t)(at - text);
 }
 
-int rewrite_bert(const struct rewrite *rewrite, struct rewrite_points *points, const uint8_t *text,
-                 size_t length, struct text_buffer *out)
+void rewrite_bert(const struct rewrite *rewrite, struct rewrite_points *points, const uint8_t *text,
+                  size_t length, struct text_buffer *out)
 {
     const uint8_t *end = text + length;
     struct marks marks = {.count = 0};
@@ -194,8 +194,7 @@ int rewrite_bert(const struct rewrite *rewrite, struct rewrite_points *points, c
         size_t left = (size_t)(end - text), size;
         uint32_t point;
 
-        if (text_buffer_reserve(out, left + MARKS * 8 + 64) < 0)
-            return -1;
+        text_buffer_reserve(out, left + MARKS * 8 + 64);
         if (*text < 0x80) {
             flush_marks(rewrite, &marks, out);
             text += put_ascii(rewrite, text, left, out);
@@ -204,8 +203,7 @@ int rewrite_bert(const struct rewrite *rewrite, struct rewrite_points *points, c
         if (points && marks.count == 0) {
             if (left > KNOWN)
                 left = KNOWN;
-            if (text_buffer_reserve(out, left * 8 + 64) < 0)
-                return -1;
+            text_buffer_reserve(out, left * 8 + 64);
             size = put_known(rewrite, points, text, left, out);
             text += size;
             if (size > 0)
@@ -215,8 +213,6 @@ int rewrite_bert(const struct rewrite *rewrite, struct rewrite_points *points, c
         text += size;
         put_any(rewrite, point == UNICODE_INVALID ? UNICODE_REPLACEMENT : point, &marks, out);
     }
-    if (text_buffer_reserve(out, MARKS * 8) < 0)
-        return -1;
+    text_buffer_reserve(out, MARKS * 8);
     flush_marks(rewrite, &marks, out);
-    return 0;
 }

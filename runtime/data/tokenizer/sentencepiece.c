@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define FILE_LIMIT (UINT64_C(1) << 28)
 
@@ -97,7 +98,7 @@ static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_le
     if (normalizer_keep(&model->tokenizer->normalizer, raw, raw_length) < 0 ||
         (!memchr(raw, ' ', raw_length) && model->model_type != MODEL_TYPE_UNIGRAM &&
          specials_add(&model->tokenizer->kept, text, length, id, 0) < 0))
-        return error_set(err, "the vocabulary: out of memory");
+        return trie_full(err);
     model->user_pieces = 1;
     return 0;
 }
@@ -138,9 +139,7 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
         return error_set(err, "%s: piece %u is empty or not valid UTF-8", model->path, id);
     if (!isfinite(score))
         return error_set(err, "%s: the score of piece %u is NaN or infinite", model->path, id);
-    text = malloc(raw_length);
-    if (!text)
-        return error_set(err, "the vocabulary: out of memory");
+    text = xmalloc(raw_length);
     length = piece_text(raw, raw_length, text);
     if (type == PIECE_BYTE) {
         byte = byte_of_piece(raw, raw_length);
@@ -204,15 +203,9 @@ static int read_piece(struct model *model, const struct protobuf_field *message,
         return error_set(err, "%s is not a SentencePiece model: piece %zu is invalid", model->path,
                          id);
     if (id >= model->score_capacity) {
-        size_t capacity = model->score_capacity * 2 + 1024;
-        float *scores = realloc(model->scores, capacity * sizeof(*scores));
-        uint32_t *lengths = realloc(model->lengths, capacity * sizeof(*lengths));
-
-        model->scores = scores ? scores : model->scores;
-        model->lengths = lengths ? lengths : model->lengths;
-        if (!scores || !lengths)
-            return error_set(err, "the vocabulary: out of memory");
-        model->score_capacity = capacity;
+        model->score_capacity = model->score_capacity * 2 + 1024;
+        model->scores = xrealloc(model->scores, model->score_capacity, sizeof(*model->scores));
+        model->lengths = xrealloc(model->lengths, model->score_capacity, sizeof(*model->lengths));
     }
     return enter_piece(model, text.data, text.length, score, type, err);
 }
@@ -335,16 +328,12 @@ static int compare_ranked(const void *a, const void *b)
 static int add_pairs(struct model *model, struct error *err)
 {
     struct vocabulary *vocabulary = &model->tokenizer->vocabulary;
-    struct ranked *ranked = malloc(vocabulary->count * sizeof(*ranked));
-    uint32_t *order = malloc(vocabulary->count * sizeof(*order));
-    uint8_t *ties = calloc(vocabulary->count, 1);
+    struct ranked *ranked = xcalloc(vocabulary->count, sizeof(*ranked));
+    uint32_t *order = xcalloc(vocabulary->count, sizeof(*order));
+    uint8_t *ties = xcalloc(vocabulary->count, 1);
     size_t count = 0;
-    int rc = -1;
+    int rc;
 
-    if (!ranked || !order || !ties) {
-        error_set(err, "the vocabulary: out of memory");
-        goto out;
-    }
     for (uint32_t id = 0; id < vocabulary->count; id++)
         if (vocabulary->entries[id].kind == VOCABULARY_TOKEN)
             ranked[count++] = (struct ranked){model->scores[id], id};
@@ -356,7 +345,6 @@ static int add_pairs(struct model *model, struct error *err)
     rc = bpe_add_all_pairs(&model->tokenizer->bpe, order, ties, count, err);
     if (rc < 0)
         error_prefix(err, "%s", model->path);
-out:
     free(ranked);
     free(order);
     free(ties);
@@ -364,15 +352,12 @@ out:
 }
 
 /* Scores as sentencepiece 0.2.2 has them; a user-defined piece nearly always wins. */
-static int set_unigram(struct model *model, struct error *err)
+static void set_unigram(struct model *model)
 {
     struct tokenizer *tokenizer = model->tokenizer;
     const struct vocabulary *vocabulary = &tokenizer->vocabulary;
-    double *scores = malloc((vocabulary->count + 1) * sizeof(*scores));
-    int rc;
+    double *scores = xcalloc(vocabulary->count + 1, sizeof(*scores));
 
-    if (!scores)
-        return error_set(err, "the vocabulary: out of memory");
     for (size_t id = 0; id < vocabulary->count; id++) {
         scores[id] = vocabulary->entries[id].kind == VOCABULARY_TOKEN ? model->scores[id] : NAN;
         if (model->lengths[id] > 0 && !isnan(scores[id]))
@@ -380,9 +365,8 @@ static int set_unigram(struct model *model, struct error *err)
     }
     tokenizer->unigram.single = tokenizer->unigram.whole = 1;
     tokenizer->unigram.unknown_score = model->lowest - 10.0F;
-    rc = model_set_unigram(tokenizer, scores, err);
+    model_set_unigram(tokenizer, scores);
     free(scores);
-    return rc;
 }
 
 static int build(struct model *model, struct error *err)
@@ -394,11 +378,9 @@ static int build(struct model *model, struct error *err)
         return error_prefix(err, "%s", model->path);
     if (model_set_tokens(tokenizer, err) < 0)
         return error_prefix(err, "%s", model->path);
-    if (model->unknown.data) {
-        tokenizer->unknown_text = strndup((const char *)model->unknown.data, model->unknown.length);
-        if (!tokenizer->unknown_text)
-            return error_set(err, "the vocabulary: out of memory");
-    }
+    if (model->unknown.data)
+        tokenizer->unknown_text =
+            xstrndup((const char *)model->unknown.data, model->unknown.length);
     tokenizer->bpe.unknown_bytes = model->byte_fallback;
     tokenizer->merge_unknown = !model->byte_fallback;
     tokenizer->normalizer.active = 1;
@@ -406,8 +388,10 @@ static int build(struct model *model, struct error *err)
     tokenizer->decode = DECODE_SENTENCEPIECE;
     tokenizer->eod = tokenizer->eos;
     tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
-    return model->model_type == MODEL_TYPE_UNIGRAM ? set_unigram(model, err)
-                                                   : add_pairs(model, err);
+    if (model->model_type != MODEL_TYPE_UNIGRAM)
+        return add_pairs(model, err);
+    set_unigram(model);
+    return 0;
 }
 
 int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
@@ -428,12 +412,11 @@ int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
     if (file_read(model.path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
     tokenizer->normalizer.prefix = tokenizer->normalizer.squeeze = 1; /* the format's defaults */
-    if (bpe_init(&tokenizer->bpe, BPE_CHARACTERS, err) == 0) {
-        memset(tokenizer->bpe.byte_ids, 0xFF, sizeof(tokenizer->bpe.byte_ids));
-        if (read_parts(&model, &bytes, 0, err) == 0 && read_parts(&model, &bytes, 1, err) == 0 &&
-            check_model(&model, err) == 0)
-            rc = build(&model, err);
-    }
+    bpe_init(&tokenizer->bpe, BPE_CHARACTERS);
+    memset(tokenizer->bpe.byte_ids, 0xFF, sizeof(tokenizer->bpe.byte_ids));
+    if (read_parts(&model, &bytes, 0, err) == 0 && read_parts(&model, &bytes, 1, err) == 0 &&
+        check_model(&model, err) == 0)
+        rc = build(&model, err);
     free(model.scores);
     free(model.lengths);
     file_bytes_clear(&bytes);

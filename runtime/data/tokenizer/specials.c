@@ -4,12 +4,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
-int specials_init(struct specials *specials)
+void specials_init(struct specials *specials)
 {
     memset(specials, 0, sizeof(*specials));
     specials->only_first = -1;
-    return trie_init(&specials->trie);
+    trie_init(&specials->trie);
 }
 
 int specials_add(struct specials *specials, const uint8_t *text, size_t length, uint32_t id,
@@ -21,11 +22,8 @@ int specials_add(struct specials *specials, const uint8_t *text, size_t length, 
         return 0;
     if ((specials->count & (specials->count - 1)) == 0) {
         size_t capacity = specials->count ? specials->count * 2 : 1;
-        struct special_row *rows = realloc(specials->rows, capacity * sizeof(*rows));
 
-        if (!rows)
-            return -1;
-        specials->rows = rows;
+        specials->rows = xrealloc(specials->rows, capacity, sizeof(*specials->rows));
     }
     if (trie_insert(&specials->trie, text, length, (uint32_t)specials->count, &former) < 0)
         return -1;

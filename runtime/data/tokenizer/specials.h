@@ -21,8 +21,8 @@ struct specials {
     size_t count;
 };
 
-/* All return 0, or -1 if out of memory. A text given twice keeps its first id. */
-int specials_init(struct specials *specials);
+void specials_init(struct specials *specials);
+/* A text given twice keeps its first id. Returns 0, or -1 like trie_insert. */
 int specials_add(struct specials *specials, const uint8_t *text, size_t length, uint32_t id,
                  int strip);
 void specials_clear(struct specials *specials);

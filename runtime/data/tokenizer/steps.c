@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 int steps_add(struct steps *steps, const char *pattern, size_t length, int own,
               enum step_behavior behavior, int invert, int level, struct error *err)
@@ -11,9 +12,7 @@ int steps_add(struct steps *steps, const char *pattern, size_t length, int own,
 
     if (steps->count == STEPS_MOST)
         return error_set_code(err, ERROR_USAGE, "more than %d steps", STEPS_MOST);
-    step = calloc(1, sizeof(*step));
-    if (!step)
-        return error_set(err, "a pattern: out of memory");
+    step = xcalloc(1, sizeof(*step));
     if (regex_compile(&step->regex, pattern, length, own, err) < 0) {
         free(step);
         return -1;

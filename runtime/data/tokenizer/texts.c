@@ -3,15 +3,11 @@
  * to encoder.c, and the tokens around it are added. */
 #include "encoder.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define TEXT_LIMIT (UINT64_C(1) << 32) /* offsets within a text have 32 bits */
 #define MERGED     32                  /* ids at a time, where unknown ones are merged */
-
-static int out_of_memory(struct error *err)
-{
-    return error_set(err, "token ids: out of memory");
-}
 
 int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,
                      struct error *err)
@@ -20,7 +16,8 @@ int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *o
         return error_set(err,
                          "id %lld is not in the vocabulary; use the tokenizer that the id is from",
                          (long long)id);
-    return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
+    encoder_put(encoder, (uint32_t)id, out);
+    return 0;
 }
 
 static inline uint32_t id_at(const void *ids, size_t at, int wide)
@@ -84,85 +81,76 @@ static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer
                                          : merge(out->ids, from, out->count, unknown, 0);
 }
 
-/* ByteLevel with add_prefix_space. */
-static int encode_after_space(struct encoder *encoder, const uint8_t *text, size_t length,
-                              struct token_buffer *out)
-{
-    encoder->normal.length = 0;
-    if (text_buffer_put(&encoder->normal, " ", 1) < 0 ||
-        text_buffer_put(&encoder->normal, text, length) < 0)
-        return -1;
-    return encoder_span(encoder, (const uint8_t *)encoder->normal.data, length + 1, out);
-}
-
-static int encode_between(struct encoder *encoder, const uint8_t *text, size_t length, int first,
-                          struct token_buffer *out)
+static void encode_between(struct encoder *encoder, const uint8_t *text, size_t length, bool first,
+                           struct token_buffer *out)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
+    struct text_buffer *normal = &encoder->normal;
     size_t before = out->count;
-    int rc;
 
     if (length == 0)
-        return 0;
+        return;
     encoder_begin(encoder, out);
-    if (tokenizer->prefix_space && *text != ' ')
-        rc = encode_after_space(encoder, text, length, out);
-    else
-        rc = tokenizer->normalizer.active ? encoder_normalized(encoder, text, length, first, out)
-                                          : encoder_span(encoder, text, length, out);
+    if (tokenizer->prefix_space && *text != ' ') { /* ByteLevel with add_prefix_space */
+        normal->length = 0;
+        text_buffer_put(normal, " ", 1);
+        text_buffer_put(normal, text, length);
+        encoder_span(encoder, (const uint8_t *)normal->data, length + 1, out);
+    } else if (tokenizer->normalizer.active) {
+        encoder_normalized(encoder, text, length, first, out);
+    } else {
+        encoder_span(encoder, text, length, out);
+    }
     /* The unknown token may also be a special token: that one stays separate. */
-    if (rc == 0 && tokenizer->merge_unknown)
+    if (tokenizer->merge_unknown)
         merge_unknown(tokenizer, out, before);
-    return rc;
 }
 
 /* Convert a text to form C if needed. */
-static int compose(struct encoder *encoder, const uint8_t **text, size_t *length)
+static void compose(struct encoder *encoder, const uint8_t **text, size_t *length)
 {
     if (nfc_stays(*text, *length) == *length)
-        return 0;
-    if (nfc_rewrite(&encoder->nfc, NFC_FORM_C, *text, *length) < 0)
-        return -1;
+        return;
+    nfc_rewrite(&encoder->nfc, NFC_FORM_C, *text, *length);
     *text = (const uint8_t *)encoder->nfc.text.data;
     *length = encoder->nfc.text.length;
-    return 0;
 }
 
 /* 'specials' are searched for in the whole text; then 'more', after the normalizers, in the text
- * between them. */
+ * between them. Returns -1 if the normalizers make a text too long. */
 static int encode_text(struct encoder *encoder, const struct specials *specials,
-                       const struct specials *more, const uint8_t *text, size_t length, int first,
+                       const struct specials *more, const uint8_t *text, size_t length, bool first,
                        struct token_buffer *out)
 {
     size_t at, size;
     uint32_t id;
 
-    if (!specials)
-        return encode_between(encoder, text, length, first, out);
+    if (!specials) {
+        encode_between(encoder, text, length, first, out);
+        return 0;
+    }
     /* Between the first specials, once. */
-    if (!more && encoder->tokenizer->composes && compose(encoder, &text, &length) < 0)
-        return -1;
+    if (!more && encoder->tokenizer->composes)
+        compose(encoder, &text, &length);
     if (!more &&
         rewrites_run(&encoder->tokenizer->rewrites, &encoder->rewriting, &text, &length) < 0)
         return -1;
     while ((id = specials_find(specials, text, length, &at, &size)) != TRIE_NONE) {
-        if (encode_text(encoder, more, NULL, text, at, first, out) < 0 ||
-            encoder_put(encoder, id, out) < 0)
+        if (encode_text(encoder, more, NULL, text, at, first, out) < 0)
             return -1;
-        first = 0;
+        encoder_put(encoder, id, out);
+        first = false;
         text += at + size;
         length -= at + size;
     }
     return encode_text(encoder, more, NULL, text, length, first, out);
 }
 
-static int put_around(struct encoder *encoder, const struct around *around,
-                      struct token_buffer *out)
+static void put_around(struct encoder *encoder, const struct around *around,
+                       struct token_buffer *out)
 {
     for (size_t i = 0; i < around->count; i++)
-        if (encoder_put(encoder, around->ids[i], out) < 0)
-            return -1;
-    return 0;
+        encoder_put(encoder, around->ids[i], out);
 }
 
 void encoder_keep_spaces(struct encoder *encoder)
@@ -186,20 +174,22 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                          "several documents",
                          length, (unsigned long long)limit - 1);
     if (tokenizer->config.type == TOKENIZER_NULL) {
-        if (null_encode(tokenizer, text, length, out, err) == 0)
-            return 0;
+        if (null_encode(tokenizer, text, length, out, err) < 0)
+            goto failed;
     } else if (tokenizer->model == MODEL_WORDS) {
-        if (words_encode(tokenizer, text, length, out, err) == 0)
-            return 0;
-    } else if (put_around(encoder, &tokenizer->before, out) == 0 &&
-               encode_text(encoder, &tokenizer->specials, &tokenizer->late_specials,
-                           (const uint8_t *)text, length, 1, out) == 0) {
-        if (put_around(encoder, &tokenizer->after, out) == 0)
-            return 0;
-        out_of_memory(err);
+        words_encode(tokenizer, text, length, out);
     } else {
-        out_of_memory(err);
+        put_around(encoder, &tokenizer->before, out);
+        if (encode_text(encoder, &tokenizer->specials, &tokenizer->late_specials,
+                        (const uint8_t *)text, length, true, out) < 0) {
+            error_set(err, "a text has 4 GiB or more after the tokenizer's normalizers; split it "
+                           "into several documents");
+            goto failed;
+        }
+        put_around(encoder, &tokenizer->after, out);
     }
+    return 0;
+failed:
     encoder->job_count = 0;
     out->count = before;
     return -1;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define FILE_LIMIT (UINT64_C(1) << 28)
 
@@ -16,12 +17,10 @@
 static int enter_token(struct tokenizer *tokenizer, const char *text, size_t length, int64_t id,
                        struct error *err)
 {
-    uint8_t *bytes = malloc(length + 1);
+    uint8_t *bytes = xmalloc(length + 1);
     size_t count;
     int rc;
 
-    if (!bytes)
-        return error_set(err, "the vocabulary: out of memory");
     count = base64_decode(text, length, bytes);
     if (count == SIZE_MAX)
         rc = error_set(err, "\"%.*s\" is not valid base64", (int)(length < 40 ? length : 40), text);
@@ -75,7 +74,7 @@ static int add_special(struct tokenizer *tokenizer, const char *name, int64_t id
     if (!tokenizer->config.special_as_text &&
         specials_add(&tokenizer->specials, (const uint8_t *)name, strlen(name), (uint32_t)id, 0) <
             0)
-        return error_set(err, "the vocabulary: out of memory");
+        return trie_full(err);
     return 0;
 }
 
@@ -170,12 +169,10 @@ static int read_list(struct tokenizer *tokenizer, const struct json *json, struc
 static int add_pairs(struct tokenizer *tokenizer, struct error *err)
 {
     const struct vocabulary *vocabulary = &tokenizer->vocabulary;
-    uint32_t *order = malloc((vocabulary->count + 1) * sizeof(*order));
+    uint32_t *order = xcalloc(vocabulary->count + 1, sizeof(*order));
     size_t count = 0;
     int rc;
 
-    if (!order)
-        return error_set(err, "the vocabulary: out of memory");
     for (uint32_t id = 0; id < vocabulary->count; id++)
         if (vocabulary->entries[id].kind == VOCABULARY_TOKEN)
             order[count++] = id;
@@ -218,8 +215,9 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err)
         return error_append(err, "; name it with --tokenizer-model");
     }
     tokenizer->split = (struct split_options){.rule = SPLIT_LLAMA3, .digits = 3};
-    if (read_file(tokenizer, err) < 0 || bpe_init(&tokenizer->bpe, BPE_BYTES, err) < 0)
+    if (read_file(tokenizer, err) < 0)
         return -1;
+    bpe_init(&tokenizer->bpe, BPE_BYTES);
     tokenizer->bpe.whole_words = 1;
     if (model_set_tokens(tokenizer, err) < 0)
         return error_prefix(err, "%s", path);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define NARROW_LIMIT 65500 /* Megatron's: from here on ids are int32 */
 
@@ -31,27 +32,23 @@ const char *tokenizer_type_name(enum tokenizer_type type)
 int model_set_tokens(struct tokenizer *tokenizer, struct error *err)
 {
     const struct vocabulary *vocabulary = &tokenizer->vocabulary;
-    const uint8_t **texts = malloc((vocabulary->count + 1) * sizeof(*texts));
-    uint32_t *lengths = malloc((vocabulary->count + 1) * sizeof(*lengths));
-    int rc = -1;
+    const uint8_t **texts = xcalloc(vocabulary->count, sizeof(*texts));
+    uint32_t *lengths = xcalloc(vocabulary->count, sizeof(*lengths));
+    int rc;
 
-    if (!texts || !lengths) {
-        error_set(err, "the vocabulary: out of memory");
-    } else {
-        for (size_t id = 0; id < vocabulary->count; id++) {
-            const struct vocabulary_entry *entry = &vocabulary->entries[id];
+    for (size_t id = 0; id < vocabulary->count; id++) {
+        const struct vocabulary_entry *entry = &vocabulary->entries[id];
 
-            texts[id] = vocabulary->bytes + entry->offset;
-            lengths[id] = entry->kind == VOCABULARY_TOKEN ? entry->length : 0;
-        }
-        rc = bpe_set_tokens(&tokenizer->bpe, texts, lengths, vocabulary->count, err);
+        texts[id] = vocabulary->bytes + entry->offset;
+        lengths[id] = entry->kind == VOCABULARY_TOKEN ? entry->length : 0;
     }
+    rc = bpe_set_tokens(&tokenizer->bpe, texts, lengths, vocabulary->count, err);
     free(texts);
     free(lengths);
     return rc;
 }
 
-int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct error *err)
+void model_set_unigram(struct tokenizer *tokenizer, const double *scores)
 {
     struct unigram *unigram = &tokenizer->unigram;
     size_t count = tokenizer->vocabulary.count;
@@ -59,10 +56,8 @@ int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct 
     tokenizer->model = MODEL_UNIGRAM;
     tokenizer->bpe.all_tokens = 1;
     unigram->bpe = &tokenizer->bpe;
-    unigram->scores = malloc((count + 1) * sizeof(*scores));
-    unigram->added = calloc(count + 1, sizeof(*scores));
-    if (!unigram->scores || !unigram->added)
-        return error_set(err, "the vocabulary: out of memory");
+    unigram->scores = xcalloc(count + 1, sizeof(*scores));
+    unigram->added = xcalloc(count + 1, sizeof(*scores));
     memcpy(unigram->scores, scores, count * sizeof(*scores));
     unigram->largest = fabs(unigram->unknown_score);
     for (size_t id = 0; id < count; id++) {
@@ -77,22 +72,18 @@ int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct 
         if (tokenizer->bpe.byte_ids[byte] < count)
             unigram->added[tokenizer->bpe.byte_ids[byte]] =
                 (byte & 0xC0) == 0x80 ? 0 : unigram->unknown_score;
-    return 0;
 }
 
 /* The cuts as one byte for two bytes. */
-static int set_cuts(struct tokenizer *tokenizer, struct error *err)
+static void set_cuts(struct tokenizer *tokenizer)
 {
-    tokenizer->cuts = malloc(65536);
-    if (!tokenizer->cuts)
-        return error_set(err, "the vocabulary: out of memory");
+    tokenizer->cuts = xmalloc(65536);
     for (unsigned first = 0; first < 256; first++)
         for (unsigned second = 0; second < 256; second++)
             tokenizer->cuts[first | second << 8] =
                 bpe_joined(&tokenizer->bpe, (uint8_t)first, (uint8_t)second) ? 0 : SPLIT_HERE;
     if (tokenizer->bpe.space_runs)
         tokenizer->cuts[' ' | ' ' << 8] = SPLIT_SPACES;
-    return 0;
 }
 
 static int load_null(struct tokenizer *tokenizer, struct error *err)
@@ -164,22 +155,20 @@ static int set_around(struct tokenizer *tokenizer, struct error *err)
 
 struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct error *err)
 {
-    struct tokenizer *tokenizer = calloc(1, sizeof(*tokenizer));
+    struct tokenizer *tokenizer = xcalloc(1, sizeof(*tokenizer));
 
-    if (!tokenizer || specials_init(&tokenizer->specials) < 0 ||
-        specials_init(&tokenizer->late_specials) < 0 || specials_init(&tokenizer->kept) < 0) {
-        error_set(err, "the vocabulary: out of memory");
-        goto failed;
-    }
+    specials_init(&tokenizer->specials);
+    specials_init(&tokenizer->late_specials);
+    specials_init(&tokenizer->kept);
     tokenizer->config = *config;
     tokenizer->eod = tokenizer->bos = tokenizer->eos = -1;
     if (load(tokenizer, err) < 0)
         goto failed;
     if (config->type != TOKENIZER_NULL && tokenizer->model != MODEL_WORDPIECE &&
-        tokenizer->model != MODEL_WORDS &&
-        (bpe_finish(&tokenizer->bpe, tokenizer->cut_spaces, err) < 0 ||
-         set_cuts(tokenizer, err) < 0))
-        goto failed;
+        tokenizer->model != MODEL_WORDS) {
+        bpe_finish(&tokenizer->bpe, tokenizer->cut_spaces);
+        set_cuts(tokenizer);
+    }
     if (tokenizer->model == MODEL_UNIGRAM && unigram_finish(&tokenizer->unigram, err) < 0)
         goto failed;
     if (set_around(tokenizer, err) < 0)

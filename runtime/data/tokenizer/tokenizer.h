@@ -92,8 +92,8 @@ struct token_buffer {
     size_t capacity; /* ids */
 };
 
-/* Make room for 'more' further ids. Returns 0, or -1 if out of memory. */
-int token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size);
+/* Make room for 'more' further ids. */
+void token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size);
 void token_buffer_clear(struct token_buffer *buffer);
 
 /* One per thread. 'cache_bytes' bounds its cache of words (0: 24 MiB; 64 KiB to 1 GiB otherwise,
@@ -109,8 +109,8 @@ void encoder_keep_spaces(struct encoder *encoder);
 /* Append the ids of one text (any bytes; it need not end with a NUL, and NULs within it are text)
  * to 'out'. Bytes that are not UTF-8 keep their values in byte-level tokenizers and become U+FFFD
  * in SentencePiece ones. An empty text has no ids (one with add_bos). Returns 0, or -1 with 'err'
- * set and 'out' unchanged: out of memory, a text of 4 GiB or more (a third of that if it must be
- * converted to form C), or, for NullTokenizer, one that is not numbers. */
+ * set and 'out' unchanged: a text of 4 GiB or more (a third of that if it must be converted to form
+ * C), or, for NullTokenizer, one that is not numbers. */
 int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                      struct token_buffer *out, struct error *err);
 
@@ -128,11 +128,11 @@ struct text_buffer {
 };
 void text_buffer_clear(struct text_buffer *buffer);
 
-/* Make room for this many more bytes. Returns -1 if out of memory. */
-int text_buffer_reserve(struct text_buffer *buffer, size_t more);
+/* Make room for this many more bytes. */
+void text_buffer_reserve(struct text_buffer *buffer, size_t more);
 
-/* Append. Returns -1 if out of memory. */
-int text_buffer_put(struct text_buffer *buffer, const void *text, size_t length);
+/* Append. */
+void text_buffer_put(struct text_buffer *buffer, const void *text, size_t length);
 
 /* Append the text of 'count' ids. Special tokens are written as text, SentencePiece's control
  * pieces are omitted. Returns 0, or -1 for an id outside the vocabulary. */

@@ -73,12 +73,12 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err);
 int model_set_tokens(struct tokenizer *tokenizer, struct error *err);
 
 /* Build tokenizer->unigram from scores by id. Unknown characters, the trie and the rounding of sums
- * are already set. Frees nothing on failure. */
-int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct error *err);
+ * are already set. */
+void model_set_unigram(struct tokenizer *tokenizer, const double *scores);
 
 /* FairseqWords: the ids of a text's words. */
-int words_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
-                 struct token_buffer *out, struct error *err);
+void words_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
+                  struct token_buffer *out);
 
 /* Within encoder.c and null.c. */
 int null_encode(const struct tokenizer *tokenizer, const char *text, size_t length,

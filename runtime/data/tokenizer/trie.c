@@ -4,24 +4,20 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define NODE_LIMIT (1u << 24)
 
-int trie_init(struct trie *trie)
+void trie_init(struct trie *trie)
 {
     memset(trie, 0, sizeof(*trie));
     memset(trie->roots, 0xFF, sizeof(trie->roots));
     trie->edge_mask = 4095;
     trie->node_capacity = 2048;
-    trie->edges = calloc(trie->edge_mask + 1, sizeof(*trie->edges));
-    trie->values = malloc(trie->node_capacity * sizeof(*trie->values));
-    if (!trie->edges || !trie->values) {
-        trie_clear(trie);
-        return -1;
-    }
+    trie->edges = xcalloc(trie->edge_mask + 1, sizeof(*trie->edges));
+    trie->values = xcalloc(trie->node_capacity, sizeof(*trie->values));
     trie->values[TRIE_ROOT] = TRIE_NONE;
     trie->node_count = 1;
-    return 0;
 }
 
 void trie_clear(struct trie *trie)
@@ -41,35 +37,29 @@ static void put_edge(uint64_t *edges, size_t mask, uint64_t edge)
 }
 
 /* Twice the nodes and edges. */
-static int grow(struct trie *trie)
+static void grow(struct trie *trie)
 {
     size_t mask = trie->edge_mask * 2 + 1;
-    uint32_t *values = realloc(trie->values, trie->node_capacity * 2 * sizeof(*values));
-    uint64_t *edges;
+    uint64_t *edges = xcalloc(mask + 1, sizeof(*edges));
 
-    if (!values)
-        return -1;
-    trie->values = values;
     trie->node_capacity *= 2;
-    edges = calloc(mask + 1, sizeof(*edges));
-    if (!edges)
-        return -1;
+    trie->values = xrealloc(trie->values, trie->node_capacity, sizeof(*trie->values));
     for (size_t i = 0; i <= trie->edge_mask; i++)
         if (trie->edges[i])
             put_edge(edges, mask, trie->edges[i]);
     free(trie->edges);
     trie->edges = edges;
     trie->edge_mask = mask;
-    return 0;
 }
 
 static uint32_t add_child(struct trie *trie, uint32_t node, uint8_t byte)
 {
     uint32_t child;
 
-    if (trie->node_count >= NODE_LIMIT ||
-        (trie->node_count == trie->node_capacity && grow(trie) < 0))
+    if (trie->node_count >= NODE_LIMIT)
         return TRIE_NONE;
+    if (trie->node_count == trie->node_capacity)
+        grow(trie);
     child = (uint32_t)trie->node_count++;
     trie->values[child] = TRIE_NONE;
     if (node == TRIE_ROOT)
@@ -99,10 +89,8 @@ int trie_insert(struct trie *trie, const uint8_t *text, size_t length, uint32_t 
     return 0;
 }
 
-int trie_failed(const struct trie *trie, struct error *err)
+int trie_full(struct error *err)
 {
-    if (trie->node_count < NODE_LIMIT)
-        return error_set(err, "the vocabulary: out of memory");
     return error_set(err,
                      "the tokens of the vocabulary have more than %u different prefixes, "
                      "the most that are supported" OTHER_TOKENIZER,

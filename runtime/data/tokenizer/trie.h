@@ -17,17 +17,16 @@ struct trie {
     size_t edge_mask, node_count, node_capacity;
 };
 
-/* Returns 0, or -1 if out of memory. */
-int trie_init(struct trie *trie);
+void trie_init(struct trie *trie);
 void trie_clear(struct trie *trie);
 
 /* Give 'text' (not empty) the number 'value'. '*former' is the number it already had, which is kept
- * (TRIE_NONE: none). Returns 0, or -1 if out of memory or there are more than 2^24 nodes. */
+ * (TRIE_NONE: none). Returns 0, or -1 if there would be more than 2^24 nodes. */
 int trie_insert(struct trie *trie, const uint8_t *text, size_t length, uint32_t value,
                 uint32_t *former);
 
-/* Set 'err' to the reason why trie_insert failed. Returns -1. */
-int trie_failed(const struct trie *trie, struct error *err);
+/* Report that trie_insert failed. Returns -1. */
+int trie_full(struct error *err);
 
 /* The child of 'node' for 'byte', or TRIE_NONE. */
 static inline uint32_t trie_step(const struct trie *trie, uint32_t node, uint8_t byte)

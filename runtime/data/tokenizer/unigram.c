@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define BINADE_LEAST 10 /* the first one with a number: 2^10 */
 #define BINADE_MOST  16
@@ -215,10 +216,8 @@ int unigram_finish(struct unigram *unigram, struct error *err)
 {
     uint32_t count = unigram->bpe->token_count;
 
-    unigram->scores_single = malloc((count + 1) * sizeof(*unigram->scores_single));
-    unigram->added_single = malloc((count + 1) * sizeof(*unigram->added_single));
-    if (!unigram->scores_single || !unigram->added_single)
-        return error_set(err, "the vocabulary: out of memory");
+    unigram->scores_single = xcalloc(count + 1, sizeof(*unigram->scores_single));
+    unigram->added_single = xcalloc(count + 1, sizeof(*unigram->added_single));
     for (uint32_t id = 0; id < count; id++) {
         unigram->scores_single[id] = (float)unigram->scores[id];
         unigram->added_single[id] = (float)unigram->added[id];
@@ -227,7 +226,8 @@ int unigram_finish(struct unigram *unigram, struct error *err)
     unigram->lead = largest_rounding(unigram);
     if (double_array_build(&unigram->pieces, &unigram->bpe->trie, count, unigram->scores, err) < 0)
         return -1;
-    return unigram_prepare_short(unigram) < 0 ? error_set(err, "the vocabulary: out of memory") : 0;
+    unigram_prepare_short(unigram);
+    return 0;
 }
 
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,
@@ -245,8 +245,6 @@ size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch
     }
     if (length >= sizeof(small) / sizeof(small[0]))
         nodes = bpe_scratch_reserve(scratch, (length + 1) * sizeof(*nodes));
-    if (!nodes)
-        return SIZE_MAX;
     if (unigram->single)
         search(unigram, SEARCH_SINGLE, nodes, word, length, 0, &even);
     else
@@ -262,8 +260,6 @@ size_t unigram_encode_after(const struct unigram *unigram, struct bpe_scratch *s
 {
     struct unigram_node *nodes = bpe_scratch_reserve(scratch, (length + 1) * sizeof(*nodes));
 
-    if (!nodes)
-        return SIZE_MAX;
     *even = 1;
     if (unigram->single)
         search(unigram, SEARCH_SINGLE_AFTER, nodes, word, length, *score, even);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unigram, the model of T5, ALBERT and XLNet: of all ways to write a text as pieces, the one with
  * the highest sum of scores (Viterbi). Sums are rounded as in the reference: sentencepiece adds in
- * float over the whole text, Hugging Face in double over the whole text or from a space to the next.
+ * float over the whole text, Hugging Face in double over the whole text or from a space to the
+ * next.
  *
  * Words are encoded one by one although the sum extends over the text, so its size decides how
  * scores are rounded. Nearly always a word has the same pieces after any text ("sure"): its best
@@ -65,7 +66,7 @@ static inline int unigram_begins(const struct unigram *unigram, uint32_t id)
 #define UNIGRAM_SURE 31
 
 /* Write the ids of a word to 'ids', which has room for 3 * length. '*sure': are they the same after
- * any text? Returns their number, or SIZE_MAX if out of memory. */
+ * any text? Returns their number. */
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,
                       const uint8_t *word, size_t length, uint32_t *ids, int *sure);
 
@@ -80,8 +81,8 @@ size_t unigram_encode_after(const struct unigram *unigram, struct bpe_scratch *s
 size_t unigram_encode_short(const struct unigram *unigram, const uint8_t *word, size_t length,
                             uint32_t *ids);
 
-/* Prepare for it. Returns 0, or -1 if out of memory. */
-int unigram_prepare_short(struct unigram *unigram);
+/* Prepare for it. */
+void unigram_prepare_short(struct unigram *unigram);
 
 /* How far from 'score' the sums within a word can be. */
 static inline double unigram_reach(const struct unigram *unigram, size_t length)

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 /* A path up to a place in the word is one number, so that the better of two is found without a
  * branch: the sum, then where its last piece begins, and id + 1. */
@@ -151,13 +152,11 @@ size_t unigram_encode_short(const struct unigram *unigram, const uint8_t *word, 
 }
 
 /* What is known of the first one or two bytes of pieces. */
-static int prepare_starts(struct unigram *unigram)
+static void prepare_starts(struct unigram *unigram)
 {
     uint32_t unknown = unigram->bpe->token_count + 1;
 
-    unigram->pairs = malloc(65536 * sizeof(*unigram->pairs));
-    if (!unigram->pairs)
-        return -1;
+    unigram->pairs = xmalloc(65536 * sizeof(*unigram->pairs));
     for (unsigned first = 0; first < 256; first++) {
         uint32_t base = unigram->pieces.root, number = 0;
         int there = double_array_step(&unigram->pieces, (uint8_t)first, &base, &number);
@@ -175,20 +174,17 @@ static int prepare_starts(struct unigram *unigram)
             unigram->pairs[first | second << 8] = (uint64_t)number << 32 | next;
         }
     }
-    return 0;
 }
 
-int unigram_prepare_short(struct unigram *unigram)
+void unigram_prepare_short(struct unigram *unigram)
 {
     uint32_t count = unigram->bpe->token_count;
     double reach = unigram_reach(unigram, UNIGRAM_SURE) + 1, scale, rounding;
 
     if (!(unigram->largest <= SCORE_MOST) || count >= ID_MASK)
-        return 0;
+        return;
     scale = ldexp(1, SUM_BITS - 1 - ilogb(reach));
-    unigram->scores_short = malloc(((size_t)count + 2) * sizeof(*unigram->scores_short));
-    if (!unigram->scores_short)
-        return -1;
+    unigram->scores_short = xcalloc((size_t)count + 2, sizeof(*unigram->scores_short));
     unigram->scores_short[0] = NO_PATH;
     for (uint32_t id = 0; id < count; id++) {
         double score = unigram->scores[id];
@@ -201,5 +197,5 @@ int unigram_prepare_short(struct unigram *unigram)
     /* A score is rounded here, and a sum there. */
     rounding = unigram->whole ? unigram->lead : ldexp(reach, unigram->single ? -23 : -52);
     unigram->lead_short = ((int64_t)ceil(rounding * scale) + 1) * ONE;
-    return prepare_starts(unigram);
+    prepare_starts(unigram);
 }

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 #define BYTES_LIMIT (UINT64_C(1) << 28)
 
@@ -15,19 +16,15 @@ void vocabulary_clear(struct vocabulary *vocabulary)
     memset(vocabulary, 0, sizeof(*vocabulary));
 }
 
-static int grow(void **memory, size_t *capacity, size_t wanted, size_t size)
+static void *grow(void *memory, size_t *capacity, size_t wanted, size_t size)
 {
-    size_t more = *capacity ? *capacity : 1024;
-    void *larger;
-
-    while (more < wanted)
-        more *= 2;
-    larger = realloc(*memory, more * size);
-    if (!larger)
-        return -1;
-    *memory = larger;
-    *capacity = more;
-    return 0;
+    if (wanted <= *capacity)
+        return memory;
+    if (*capacity == 0)
+        *capacity = 1024;
+    while (*capacity < wanted)
+        *capacity *= 2;
+    return xrealloc(memory, *capacity, size);
 }
 
 int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, size_t length,
@@ -46,12 +43,10 @@ int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, 
                          "the tokens have more than %llu bytes in all, the most that are "
                          "supported" OTHER_TOKENIZER,
                          (unsigned long long)BYTES_LIMIT);
-    if ((wanted > vocabulary->capacity && grow((void **)&vocabulary->entries, &vocabulary->capacity,
-                                               wanted, sizeof(*vocabulary->entries)) < 0) ||
-        (vocabulary->byte_count + length > vocabulary->byte_capacity &&
-         grow((void **)&vocabulary->bytes, &vocabulary->byte_capacity,
-              vocabulary->byte_count + length, 1) < 0))
-        return error_set(err, "the vocabulary: out of memory");
+    vocabulary->entries =
+        grow(vocabulary->entries, &vocabulary->capacity, wanted, sizeof(*vocabulary->entries));
+    vocabulary->bytes =
+        grow(vocabulary->bytes, &vocabulary->byte_capacity, vocabulary->byte_count + length, 1);
     if (wanted > vocabulary->count) {
         memset(vocabulary->entries + vocabulary->count, 0,
                (wanted - vocabulary->count) * sizeof(*vocabulary->entries));

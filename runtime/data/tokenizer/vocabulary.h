@@ -30,7 +30,7 @@ struct vocabulary {
 void vocabulary_clear(struct vocabulary *vocabulary);
 
 /* Enter the text of an id that has none yet. Returns 0, or -1 if the id is negative, too large or
- * taken, or if out of memory. */
+ * taken. */
 int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, size_t length,
                    enum vocabulary_kind kind, struct error *err);
 

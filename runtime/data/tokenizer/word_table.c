@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 void word_table_clear(struct word_table *table)
 {
@@ -55,13 +56,11 @@ size_t word_table_find(const struct word_table *table, const char *word, size_t 
     return found ? found - 1 : WORD_NONE;
 }
 
-static int grow_slots(struct word_table *table)
+static void grow_slots(struct word_table *table)
 {
     size_t count = table->mask ? 2 * (table->mask + 1) : 4096;
-    uint32_t *slots = calloc(count, sizeof(*slots));
+    uint32_t *slots = xcalloc(count, sizeof(*slots));
 
-    if (!slots)
-        return -1;
     free(table->slots);
     table->slots = slots;
     table->mask = count - 1;
@@ -72,35 +71,20 @@ static int grow_slots(struct word_table *table)
             slot = (slot + 1) & table->mask;
         slots[slot] = (uint32_t)i + 1;
     }
-    return 0;
 }
 
-/* Make room for one more word. */
-static int reserve(struct word_table *table, size_t length)
+static void reserve(struct word_table *table, size_t length)
 {
-    if (table->count >= UINT32_MAX - 1 || length > UINT32_MAX)
-        return -1;
-    if (2 * (table->count + 1) > table->mask && grow_slots(table) < 0)
-        return -1;
+    if (2 * (table->count + 1) > table->mask)
+        grow_slots(table);
     if (table->count == table->capacity) {
-        size_t capacity = table->capacity ? 2 * table->capacity : 1024;
-        struct word_entry *entries = realloc(table->entries, capacity * sizeof(*entries));
-
-        if (!entries)
-            return -1;
-        table->entries = entries;
-        table->capacity = capacity;
+        table->capacity = table->capacity ? 2 * table->capacity : 1024;
+        table->entries = xrealloc(table->entries, table->capacity, sizeof(*table->entries));
     }
     if (table->byte_capacity - table->byte_count < length) {
-        size_t capacity = 2 * table->byte_capacity + length + 4096;
-        char *bytes = realloc(table->bytes, capacity);
-
-        if (!bytes)
-            return -1;
-        table->bytes = bytes;
-        table->byte_capacity = capacity;
+        table->byte_capacity += table->byte_capacity + length + 4096;
+        table->bytes = xrealloc(table->bytes, table->byte_capacity, 1);
     }
-    return 0;
 }
 
 size_t word_table_add(struct word_table *table, const char *word, size_t length, int64_t count)
@@ -108,8 +92,9 @@ size_t word_table_add(struct word_table *table, const char *word, size_t length,
     uint64_t hash = hash_word(word, length);
     size_t slot, number = table->count;
 
-    if (reserve(table, length) < 0)
+    if (table->count >= UINT32_MAX - 1 || length > UINT32_MAX)
         return WORD_NONE;
+    reserve(table, length);
     slot = find_slot(table, word, length, hash);
     if (table->slots[slot]) {
         number = table->slots[slot] - 1;

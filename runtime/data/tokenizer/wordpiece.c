@@ -16,10 +16,10 @@ static int insert_tokens(struct trie *begins, struct trie *inner,
         if (vocabulary->entries[id].kind != VOCABULARY_TOKEN || length == 0)
             continue;
         if (trie_insert(begins, text, length, id, &former) < 0)
-            return trie_failed(begins, err);
+            return trie_full(err);
         if (length > prefix_length && memcmp(text, prefix, prefix_length) == 0 &&
             trie_insert(inner, text + prefix_length, length - prefix_length, id, &former) < 0)
-            return trie_failed(inner, err);
+            return trie_full(err);
     }
     return 0;
 }
@@ -32,10 +32,9 @@ int wordpiece_init(struct wordpiece *wordpiece, const struct vocabulary *vocabul
     int rc;
 
     memset(wordpiece, 0, sizeof(*wordpiece));
-    if (trie_init(&begins) < 0 || trie_init(&inner) < 0)
-        rc = error_set(err, "the vocabulary: out of memory");
-    else
-        rc = insert_tokens(&begins, &inner, vocabulary, prefix, prefix_length, err);
+    trie_init(&begins);
+    trie_init(&inner);
+    rc = insert_tokens(&begins, &inner, vocabulary, prefix, prefix_length, err);
     if (rc == 0)
         rc = double_array_build(&wordpiece->begins, &begins, count, NULL, err);
     if (rc == 0)

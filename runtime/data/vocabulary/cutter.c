@@ -87,8 +87,8 @@ static const uint8_t *part_end(const struct cutter *cutter, const uint8_t *at, c
 
 /* Parts of one script of the words between spaces, the first with SentencePiece's mark before it:
  * its trainer makes no piece that extends beyond them. */
-static int count_marked(struct cutter *cutter, const uint8_t *at, size_t size,
-                        struct word_counts *counts, struct error *err)
+static void count_marked(struct cutter *cutter, const uint8_t *at, size_t size,
+                         struct word_counts *counts)
 {
     const uint8_t *begin = at, *end = at + size;
     int starts = 1; /* a word */
@@ -103,14 +103,13 @@ static int count_marked(struct cutter *cutter, const uint8_t *at, size_t size,
         }
         at = part_end(cutter, begin, end);
         cutter->word.length = 0;
-        if ((starts && text_buffer_put(&cutter->word, SPACE_MARK, strlen(SPACE_MARK)) < 0) ||
-            text_buffer_put(&cutter->word, begin, (size_t)(at - begin)) < 0)
-            return error_set(err, "out of memory");
+        if (starts)
+            text_buffer_put(&cutter->word, SPACE_MARK, strlen(SPACE_MARK));
+        text_buffer_put(&cutter->word, begin, (size_t)(at - begin));
         word_counts_add(counts, cutter->word.data, cutter->word.length, 1);
         begin = at;
         starts = 0;
     }
-    return 0;
 }
 
 int cutter_count(struct cutter *cutter, const char *text, size_t size, struct word_counts *counts,
@@ -120,10 +119,12 @@ int cutter_count(struct cutter *cutter, const char *text, size_t size, struct wo
     const uint8_t *data = (const uint8_t *)text;
     size_t begin = 0;
 
-    if (cutter->type == LEARN_UNIGRAM)
-        return count_marked(cutter, data, size, counts, err);
+    if (cutter->type == LEARN_UNIGRAM) {
+        count_marked(cutter, data, size, counts);
+        return 0;
+    }
     if (rewrites_run(&cutter->rewrites, &cutter->rewriting, &data, &size) < 0)
-        return error_set(err, "a text of %zu bytes: out of memory", size);
+        return error_set(err, "a text of %zu bytes is too long; split it", size);
     split_begin(splitter, data, size);
     while (split_next(splitter))
         for (size_t i = 0; i < splitter->count; i++) {

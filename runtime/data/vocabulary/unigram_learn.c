@@ -198,15 +198,14 @@ static void count_all(struct unigram_learning *l, use_span *use)
 static int build_trie(struct unigram_learning *l, struct error *err)
 {
     trie_clear(&l->trie);
-    if (trie_init(&l->trie) < 0)
-        return error_set(err, "out of memory");
+    trie_init(&l->trie);
     for (size_t i = 0; i < l->pieces->tokens.count; i++) {
         uint32_t former;
         size_t size;
         const char *text = token_text(&l->pieces->tokens, i, &size);
 
         if (trie_insert(&l->trie, (const uint8_t *)text, size, (uint32_t)i, &former) < 0)
-            return error_set(err, "%zu pieces: out of memory", l->pieces->tokens.count);
+            return trie_full(err);
     }
     return 0;
 }

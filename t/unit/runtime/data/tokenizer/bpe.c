@@ -218,14 +218,14 @@ static void test_random(const char *name, int kind, int rounds)
         draw_tokens(letters, 1 + draw(draw(2) ? 12 : MOST - 1));
         for (uint32_t i = 0; i < token_count; i++)
             views[i] = texts[i];
-        if (bpe_init(&bpe, BPE_BYTES, &err) < 0 ||
-            bpe_set_tokens(&bpe, views, lengths, token_count, &err) < 0 ||
+        bpe_init(&bpe, BPE_BYTES);
+        if (bpe_set_tokens(&bpe, views, lengths, token_count, &err) < 0 ||
             (kind == 0 ? build_list(&bpe, letters, &err)
-                       : build_all(&bpe, kind == 1, kind == 3, &err)) < 0 ||
-            bpe_finish(&bpe, 0, &err) < 0) {
+                       : build_all(&bpe, kind == 1, kind == 3, &err)) < 0) {
             ok(0, "%s: %s", name, err.text);
             return;
         }
+        bpe_finish(&bpe, false);
         linear += bpe_linear_suits(&bpe, (const uint8_t *)"aabbaccabcaa", 12);
         for (int i = 0; i < 12; i++, words++)
             good += words_agree(&bpe, &scratch, letters);

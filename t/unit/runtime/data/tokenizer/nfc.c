@@ -14,8 +14,8 @@ static const char *composed(const char *text, size_t length)
     static char out[1 << 16];
     size_t stays = nfc_stays((const uint8_t *)text, length);
 
-    if (nfc_rewrite(&nfc, NFC_FORM_C, (const uint8_t *)text, length) < 0 ||
-        nfc.text.length >= sizeof(out))
+    nfc_rewrite(&nfc, NFC_FORM_C, (const uint8_t *)text, length);
+    if (nfc.text.length >= sizeof(out))
         return "(fails)";
     if (stays > nfc.text.length || (stays > 0 && memcmp(text, nfc.text.data, stays) != 0))
         return "(does not stay)";
