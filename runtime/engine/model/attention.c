@@ -5,6 +5,7 @@
 #include "attention.h"
 #include "builder.h"
 #include "base/core/rng.h"
+#include "base/core/xmalloc.h"
 #include "rotary.h"
 
 #include <math.h>
@@ -129,11 +130,9 @@ static int upload_rotations(struct model *m, struct attention_common *common, st
 
     if (m->config.network.position != POSITION_ROPE || m->base)
         return 0;
-    table = malloc((size_t)count * sizeof(*table) + 1);
-    turn = malloc((size_t)half * sizeof(*turn) + 1);
-    if (!table || !turn)
-        rc = error_set(err, "out of memory");
-    for (int64_t i = 0; i < half && rc == 0; i++)
+    table = xcalloc((size_t)count, sizeof(*table));
+    turn = xcalloc((size_t)half, sizeof(*turn));
+    for (int64_t i = 0; i < half; i++)
         turn[i] = rotary_rotation(&m->config.network, common->window, m->sizes.rotary, i);
     for (int which = 0; which < 2 && rc == 0; which++) {
         for (int64_t i = 0; i < count; i++) {

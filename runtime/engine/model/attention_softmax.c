@@ -6,6 +6,7 @@
  * projection. */
 #include "attention.h"
 #include "base/core/rng.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -34,11 +35,9 @@ static int upload_orders(struct model *m, struct attention_context *c, struct er
     const struct model_sizes *z = &m->sizes;
     int64_t all = z->rows * m->parallel->layout.cp, sequence = m->config.network.shape.sequence;
     struct zigzag split = zigzag_split(sequence, m->parallel->layout.cp);
-    int32_t *order = malloc((size_t)all * 3 * sizeof(*order));
+    int32_t *order = xcalloc((size_t)all * 3, sizeof(*order));
     int rc;
 
-    if (!order)
-        return error_set(err, "out of memory");
     for (int64_t i = 0; i < all; i++) {
         int64_t sample = i % z->rows / z->sequence;
         int64_t position = zigzag_position(&split, i / z->rows, i % z->sequence);

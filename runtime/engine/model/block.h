@@ -105,9 +105,9 @@ struct block_list {
     int *first; /* chunks + 1 entries: where each chunk begins */
 };
 
-/* Lay out the blocks of the rank at 'at'. Returns NULL with 'err' set. Caller must destroy. */
+/* The blocks of the rank at 'at'. Caller must destroy. */
 struct block_list *block_list_create(const struct model_config *config, const struct layout *layout,
-                                     const struct layout_position *at, struct error *err);
+                                     const struct layout_position *at);
 void block_list_destroy(struct block_list *list);
 
 #endif

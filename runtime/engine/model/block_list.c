@@ -2,6 +2,7 @@
 /* Which blocks a network consists of: one table per architecture. */
 #include "block.h"
 #include "linear.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -156,21 +157,14 @@ static void append_chunk(struct block_list *n, const struct model_config *config
 }
 
 struct block_list *block_list_create(const struct model_config *config, const struct layout *layout,
-                                     const struct layout_position *at, struct error *err)
+                                     const struct layout_position *at)
 {
-    struct block_list *n = calloc(1, sizeof(*n));
+    struct block_list *n = xcalloc(1, sizeof(*n));
     int64_t layers = model_layers_before(config, layout, at->pp, config->split.chunks);
     size_t room = (size_t)(layers + 2 * config->split.chunks) * ROWS;
 
-    if (n) {
-        n->blocks = calloc(room, sizeof(*n->blocks));
-        n->first = calloc((size_t)config->split.chunks + 1, sizeof(*n->first));
-    }
-    if (!n || !n->blocks || !n->first) {
-        error_set(err, "out of memory");
-        block_list_destroy(n);
-        return NULL;
-    }
+    n->blocks = xcalloc(room, sizeof(*n->blocks));
+    n->first = xcalloc((size_t)config->split.chunks + 1, sizeof(*n->first));
     for (int64_t chunk = 0; chunk < config->split.chunks; chunk++)
         append_chunk(n, config, layout, at->pp, chunk);
     n->first[config->split.chunks] = n->count;

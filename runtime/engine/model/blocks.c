@@ -2,6 +2,7 @@
 /* What blocks of a model share: plans and scratch memory of those of one kind and variant, and the
  * memory of layers that do not keep theirs. */
 #include "model_private.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -22,7 +23,7 @@ static struct common *find_common(struct model *m, const struct block *block)
     return NULL;
 }
 
-static int share(struct model *m, struct block *block, struct error *err)
+static void share(struct model *m, struct block *block)
 {
     struct common *common;
 
@@ -31,13 +32,10 @@ static int share(struct model *m, struct block *block, struct error *err)
     if (!common) {
         common = &m->commons[m->common_count];
         common->block = block;
-        common->shared = calloc(1, block->kind->common_size);
-        if (!common->shared)
-            return error_set(err, "out of memory");
+        common->shared = xcalloc(1, block->kind->common_size);
         m->common_count++;
     }
     block->common = common->shared;
-    return 0;
 }
 
 static struct shared_memory *find_shared(struct model *m, const struct block *block)
@@ -48,33 +46,28 @@ static struct shared_memory *find_shared(struct model *m, const struct block *bl
     return NULL;
 }
 
-static int share_memory(struct model *m, const struct block *block, struct error *err)
+static void share_memory(struct model *m, const struct block *block)
 {
     struct shared_memory *shared = &m->shared[m->shared_count];
 
     if (block->layer < 0 || block->kind->memory_size == 0 || find_shared(m, block))
-        return 0;
+        return;
     shared->like = (struct block){
         .kind = block->kind, .name = "", .place = block->place, .position = block->position};
-    shared->memory = calloc(1, block->kind->memory_size);
-    if (!shared->memory)
-        return error_set(err, "out of memory");
+    shared->memory = xcalloc(1, block->kind->memory_size);
     m->shared_count++;
-    return 0;
 }
 
-int model_create_commons(struct model *m, struct error *err)
+void model_create_commons(struct model *m)
 {
     struct block_list *n = m->parameters.blocks;
 
-    m->commons = calloc((size_t)n->count, sizeof(*m->commons));
-    m->shared = calloc((size_t)n->count, sizeof(*m->shared));
-    if (!m->commons || !m->shared)
-        return error_set(err, "out of memory");
-    for (int i = 0; i < n->count; i++)
-        if (share(m, &n->blocks[i], err) < 0 || share_memory(m, &n->blocks[i], err) < 0)
-            return -1;
-    return 0;
+    m->commons = xcalloc((size_t)n->count, sizeof(*m->commons));
+    m->shared = xcalloc((size_t)n->count, sizeof(*m->shared));
+    for (int i = 0; i < n->count; i++) {
+        share(m, &n->blocks[i]);
+        share_memory(m, &n->blocks[i]);
+    }
 }
 
 int model_prepare_blocks(struct model *m, struct error *err)

@@ -5,13 +5,13 @@
 
 #include "block.h"
 
-/* A list of parameters that is being built. Running out of memory is reported at the end. */
+/* A list of parameters that is being built. */
 struct builder {
     struct parameters *p;
     const struct model_config *config;
     const struct layout *layout;
     const struct layout_position *at;
-    int bucket, failed;
+    int bucket;
     int64_t bucket_elements; /* so far */
 };
 

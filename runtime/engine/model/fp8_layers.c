@@ -2,6 +2,7 @@
 #include "fp8_layers.h"
 #include "engine/device/cpu_workspace.h"
 #include "linear.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -113,21 +114,18 @@ static void add_weights(struct model *m, const struct block *block)
     }
 }
 
-int fp8_layers_create(struct model *m, struct error *err)
+void fp8_layers_create(struct model *m)
 {
     const struct block_list *n = m->parameters.blocks;
 
     if (m->config.numerics.fp8.format == FP8_NONE)
-        return 0;
+        return;
     m->fp8.rules = fp8_rules(&m->config);
-    m->fp8.weights = calloc((size_t)m->parameters.tensor_count, sizeof(*m->fp8.weights));
-    if (!m->fp8.weights)
-        return error_set(err, "out of memory");
+    m->fp8.weights = xcalloc((size_t)m->parameters.tensor_count, sizeof(*m->fp8.weights));
     for (int i = 0; i < m->parameters.tensor_count; i++)
         m->fp8.weights[i].entry = -1;
     for (int i = 0; i < n->count; i++)
         add_weights(m, &n->blocks[i]);
-    return 0;
 }
 
 /* The widest input or gradient of a linear layer. */

@@ -112,7 +112,7 @@ static inline float *fp8_scales(const struct fp8_layers *f)
 }
 
 /* Parts of creating a model. */
-int fp8_layers_create(struct model *m, struct error *err);
+void fp8_layers_create(struct model *m);
 void fp8_layers_lay_out(struct model *m, struct arena *arena);
 int fp8_layers_prepare(struct model *m, struct error *err);
 void fp8_layers_destroy(struct model *m);

@@ -46,8 +46,7 @@ static void add_parameters(struct builder *b, struct block *block)
     t[BIAS] = builder_tensor(b, CLASS_RAW);
     builder_add(b, block,
                 &(struct parameter_spec){"bias", c->padded_vocabulary, 1, SPLIT_ROWS, 0, 0, 0});
-    if (!b->failed)
-        b->p->list[b->p->count - 1].true_rows = c->network.shape.vocabulary;
+    b->p->list[b->p->count - 1].true_rows = c->network.shape.vocabulary;
     t[DENSE] = builder_tensor(b, CLASS_SHARED);
     builder_add(
         b, block,

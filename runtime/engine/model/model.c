@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model_private.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,20 +35,7 @@ struct model_facts model_facts(const struct model *m)
     };
 }
 
-static int create_slot(struct slot *slot, const struct chunk *chunk, struct error *err)
-{
-    slot->memory = calloc((size_t)chunk->block_count, sizeof(*slot->memory));
-    if (!slot->memory)
-        return error_set(err, "out of memory");
-    for (int i = 0; i < chunk->block_count; i++) {
-        slot->memory[i] = calloc(1, chunk->blocks[i].kind->memory_size + 1);
-        if (!slot->memory[i])
-            return error_set(err, "out of memory");
-    }
-    return 0;
-}
-
-static int create_chunk(struct model *m, int64_t number, struct error *err)
+static void create_chunk(struct model *m, int64_t number)
 {
     const struct block_list *n = m->parameters.blocks;
     struct chunk *chunk = &m->chunks[number];
@@ -56,33 +44,23 @@ static int create_chunk(struct model *m, int64_t number, struct error *err)
     chunk->last = model_chunk_last(&m->config, &m->parallel->layout, m->parallel->at.pp, number);
     chunk->blocks = n->blocks + n->first[number];
     chunk->block_count = n->first[number + 1] - n->first[number];
-    chunk->slots = calloc((size_t)m->slots, sizeof(*chunk->slots));
-    if (!chunk->slots)
-        return error_set(err, "out of memory");
-    for (int i = 0; i < m->slots; i++)
-        if (create_slot(&chunk->slots[i], chunk, err) < 0)
-            return -1;
-    return 0;
-}
+    chunk->slots = xcalloc((size_t)m->slots, sizeof(*chunk->slots));
+    for (int i = 0; i < m->slots; i++) {
+        struct slot *slot = &chunk->slots[i];
 
-static int create_chunks(struct model *m, struct error *err)
-{
-    m->chunks = calloc((size_t)m->config.split.chunks, sizeof(*m->chunks));
-    if (!m->chunks)
-        return error_set(err, "out of memory");
-    for (int64_t c = 0; c < m->config.split.chunks; c++)
-        if (create_chunk(m, c, err) < 0)
-            return -1;
-    return 0;
+        slot->memory = xcalloc((size_t)chunk->block_count, sizeof(*slot->memory));
+        for (int b = 0; b < chunk->block_count; b++)
+            slot->memory[b] = xcalloc(1, chunk->blocks[b].kind->memory_size + 1);
+    }
 }
 
 static void destroy_chunks(struct model *m)
 {
-    for (int64_t c = 0; m->chunks && c < m->config.split.chunks; c++) {
+    for (int64_t c = 0; c < m->config.split.chunks; c++) {
         struct chunk *chunk = &m->chunks[c];
 
-        for (int i = 0; chunk->slots && i < m->slots; i++) {
-            for (int b = 0; chunk->slots[i].memory && b < chunk->block_count; b++)
+        for (int i = 0; i < m->slots; i++) {
+            for (int b = 0; b < chunk->block_count; b++)
                 free(chunk->slots[i].memory[b]);
             free(chunk->slots[i].memory);
         }
@@ -92,36 +70,29 @@ static void destroy_chunks(struct model *m)
 }
 
 struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
-                                 int slots, struct error *err)
+                                 int slots)
 {
-    struct model *m = calloc(1, sizeof(*m));
+    struct model *m = xcalloc(1, sizeof(*m));
 
-    if (!m) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     m->config = *config;
     m->parallel = parallel;
     m->sizes = model_sizes(config, &parallel->layout);
     m->slots = slots;
-    if (parameters_create(&m->parameters, config, &parallel->layout, &parallel->at, err) < 0 ||
-        create_chunks(m, err) < 0 || model_create_commons(m, err) < 0 ||
-        fp8_layers_create(m, err) < 0) {
-        model_destroy(m);
-        return NULL;
-    }
+    parameters_create(&m->parameters, config, &parallel->layout, &parallel->at);
+    m->chunks = xcalloc((size_t)config->split.chunks, sizeof(*m->chunks));
+    for (int64_t c = 0; c < config->split.chunks; c++)
+        create_chunk(m, c);
+    model_create_commons(m);
+    fp8_layers_create(m);
     return m;
 }
 
-int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, int slots, struct model_memory *memory,
-                      struct error *err)
+void model_plan_memory(const struct model_config *config, const struct layout *layout,
+                       const struct layout_position *at, int slots, struct model_memory *memory)
 {
     struct parallel parallel = {.layout = *layout, .at = *at};
-    struct model *m = model_create_shell(config, &parallel, slots, err);
+    struct model *m = model_create_shell(config, &parallel, slots);
 
-    if (!m)
-        return -1;
     memory->weights = m->parameters.weight_bytes;
     memory->gradients = (size_t)m->parameters.elements * type_size(config->numerics.gradient_type);
     memory->optimizer = 0;
@@ -129,7 +100,6 @@ int model_plan_memory(const struct model_config *config, const struct layout *la
     if (config->numerics.gradient_type != TYPE_FP32) /* they are among them */
         memory->activations -= memory->gradients;
     model_destroy(m);
-    return 0;
 }
 
 int model_upload(struct model *m, void *to, const void *from, size_t bytes, struct error *err)
@@ -204,10 +174,8 @@ int model_start(struct model *m, struct error *err)
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
                            struct device *device, int slots, struct error *err)
 {
-    struct model *m = model_create_shell(config, parallel, slots, err);
+    struct model *m = model_create_shell(config, parallel, slots);
 
-    if (!m)
-        return NULL;
     m->device = device;
     if (overlap_create(&m->overlap, parallel, device, err) < 0 || create_arenas(m, err) < 0 ||
         clear_arenas(m, err) < 0 || model_create_cache(m, err) < 0 ||

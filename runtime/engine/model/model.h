@@ -59,9 +59,8 @@ struct model;
 
 /* The memory of the rank at 'at', with 'slots' slots; the optimizer's is that of
  * optimizer_state_memory. Needs no device. */
-int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, int slots, struct model_memory *memory,
-                      struct error *err);
+void model_plan_memory(const struct model_config *config, const struct layout *layout,
+                       const struct layout_position *at, int slots, struct model_memory *memory);
 
 /* Create the model with its plans and arenas: weights, main gradients and activations. 'parallel'
  * and 'device' must outlive it. Returns NULL with 'err' set. Caller must destroy. */

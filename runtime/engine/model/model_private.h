@@ -103,10 +103,10 @@ struct pass {
 
 /* Everything of a model that needs no device. */
 struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
-                                 int slots, struct error *err);
+                                 int slots);
 
 /* blocks.c: what blocks share, from the list of blocks; then plans and tables. */
-int model_create_commons(struct model *model, struct error *err);
+void model_create_commons(struct model *model);
 int model_prepare_blocks(struct model *model, struct error *err);
 void model_destroy_commons(struct model *model);
 /* What blocks of the kind and variant share in 'model'; NULL: it has no such block. */

@@ -2,9 +2,11 @@
 #include "builder.h"
 #include "fp8_layers.h"
 #include "base/core/rng.h"
+#include "base/core/xmalloc.h"
 
 #include <assert.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,26 +14,19 @@
 #define ALIGNMENT   128  /* elements between the starts of tensors */
 #define OUTER_LAYER 8191 /* in the purpose of random draws: outside all layers */
 
-static void *grow(struct builder *b, void *items, int count, size_t size)
+/* Room for 16, then doubled whenever a power of two is full. */
+static void *grow(void *items, int count, size_t size)
 {
-    void *more;
+    bool full = count == 0 || (count >= 16 && (count & (count - 1)) == 0);
 
-    /* Room for 16, then doubled whenever a power of two is full. */
-    if (count != 0 && (count < 16 || (count & (count - 1)) != 0))
-        return items;
-    more = realloc(items, (size_t)(count ? 2 * count : 16) * size);
-    if (!more)
-        b->failed = 1;
-    return more ? more : items;
+    return full ? xrealloc(items, count ? 2 * (size_t)count : 16, size) : items;
 }
 
 int builder_tensor(struct builder *b, enum parameter_class class)
 {
     struct parameters *p = b->p;
 
-    p->tensors = grow(b, p->tensors, p->tensor_count, sizeof(*p->tensors));
-    if (b->failed)
-        return -1;
+    p->tensors = grow(p->tensors, p->tensor_count, sizeof(*p->tensors));
     p->tensors[p->tensor_count] =
         (struct tensor){.bucket = b->bucket, .class = class, .first = p->count};
     return p->tensor_count++;
@@ -50,9 +45,7 @@ static void add_named(struct builder *b, const struct block *block, const char *
         rows = range_tensor(b->layout, b->at, spec->rows);
     if (spec->split == SPLIT_COLS)
         cols = range_tensor(b->layout, b->at, spec->cols);
-    p->list = grow(b, p->list, p->count, sizeof(*p->list));
-    if (b->failed)
-        return;
+    p->list = grow(p->list, p->count, sizeof(*p->list));
     p->list[p->count] = (struct parameter){
         .rows = rows.count,
         .cols = cols.count,
@@ -112,8 +105,7 @@ int builder_vocabulary(struct builder *b, const struct block *block, const char 
     add_named(b, block, name,
               &(struct parameter_spec){name, c->padded_vocabulary, c->network.shape.hidden,
                                        SPLIT_ROWS, draw, c->network.init_std, 0});
-    if (!b->failed)
-        b->p->list[b->p->count - 1].true_rows = c->network.shape.vocabulary;
+    b->p->list[b->p->count - 1].true_rows = c->network.shape.vocabulary;
     return tensor;
 }
 
@@ -194,23 +186,18 @@ static void divide_buckets(struct builder *b)
     struct parameters *p = b->p;
     int count = p->bucket_count;
     struct bucket *before = p->buckets;
-    char *fp8 = calloc((size_t)p->tensor_count, 1);
-    int *moved = calloc((size_t)p->tensor_count, sizeof(*moved));
-    struct bucket *after = calloc(2 * (size_t)count, sizeof(*after));
+    char *fp8 = xcalloc((size_t)p->tensor_count, 1);
+    int *moved = xcalloc((size_t)p->tensor_count, sizeof(*moved));
 
-    if (fp8 && moved && after) {
-        for (int i = 0; i < p->blocks->count; i++)
-            mark_fp8(b, &p->blocks->blocks[i], fp8);
-        p->buckets = after;
-        p->bucket_count = 0;
-        for (int i = 0; i < 2 * count; i++)
-            copy_bucket(b, &before[i / 2], i / 2, fp8, i % 2, moved);
-        for (int t = 0; t < p->tensor_count; t++)
-            p->tensors[t].bucket = moved[t];
-    } else {
-        b->failed = 1;
-    }
-    free(p->buckets == after ? before : after);
+    for (int i = 0; i < p->blocks->count; i++)
+        mark_fp8(b, &p->blocks->blocks[i], fp8);
+    p->buckets = xcalloc(2 * (size_t)count, sizeof(*p->buckets));
+    p->bucket_count = 0;
+    for (int i = 0; i < 2 * count; i++)
+        copy_bucket(b, &before[i / 2], i / 2, fp8, i % 2, moved);
+    for (int t = 0; t < p->tensor_count; t++)
+        p->tensors[t].bucket = moved[t];
+    free(before);
     free(fp8);
     free(moved);
 }
@@ -264,31 +251,21 @@ static void lay_out_tensors(struct parameters *p)
     }
 }
 
-int parameters_create(struct parameters *parameters, const struct model_config *config,
-                      const struct layout *layout, const struct layout_position *at,
-                      struct error *err)
+void parameters_create(struct parameters *parameters, const struct model_config *config,
+                       const struct layout *layout, const struct layout_position *at)
 {
-    struct builder b = {parameters, config, layout, at, 0, 0, 0};
+    struct builder b = {parameters, config, layout, at, 0, 0};
     size_t layers = (size_t)model_layers_before(config, layout, at->pp, config->split.chunks);
 
     memset(parameters, 0, sizeof(*parameters));
     parameters->word = parameters->head = -1;
-    parameters->blocks = block_list_create(config, layout, at, err);
-    if (!parameters->blocks)
-        return -1;
-    parameters->buckets = calloc(layers, sizeof(*parameters->buckets));
-    if (!parameters->buckets)
-        return error_set(err, "out of memory");
+    parameters->blocks = block_list_create(config, layout, at);
+    parameters->buckets = xcalloc(layers, sizeof(*parameters->buckets));
     for (int64_t chunk = 0; chunk < config->split.chunks; chunk++)
         add_chunk(&b, parameters->blocks, chunk);
-    if (b.failed)
-        return error_set(err, "out of memory");
     if (config->numerics.fp8.gather)
         divide_buckets(&b);
-    if (b.failed)
-        return error_set(err, "out of memory");
     lay_out_tensors(parameters);
-    return 0;
 }
 
 void parameters_destroy(struct parameters *parameters)

@@ -122,10 +122,9 @@ static inline int64_t parameters_vector(const struct parameters *p, const struct
     return bucket->vectors + tensor->offset - bucket_vectors(bucket).first;
 }
 
-/* The weights of the rank at 'at'. Returns 0 or -1; parameters_destroy in both cases. */
-int parameters_create(struct parameters *parameters, const struct model_config *config,
-                      const struct layout *layout, const struct layout_position *at,
-                      struct error *err);
+/* The weights of the rank at 'at'. Caller must destroy. */
+void parameters_create(struct parameters *parameters, const struct model_config *config,
+                       const struct layout *layout, const struct layout_position *at);
 void parameters_destroy(struct parameters *parameters);
 
 #endif

@@ -33,9 +33,7 @@ struct model *model_create_window(struct model *base, int64_t window, struct err
     struct model *m;
 
     config.network.shape.sequence = window;
-    m = model_create_shell(&config, base->parallel, 1, err);
-    if (!m)
-        return NULL;
+    m = model_create_shell(&config, base->parallel, 1);
     m->base = base;
     m->device = base->device;
     m->overlap = base->overlap;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "parallel.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +20,9 @@ static struct comm_group *make_group(const struct parallel *p, const struct kind
                                      int ends_only, struct error *err)
 {
     int64_t size = p->layout.tp * p->layout.cp * p->layout.dp * p->layout.pp;
-    int *ranks = malloc((size_t)size * sizeof(*ranks)), count = 0;
+    int *ranks = xcalloc((size_t)size, sizeof(*ranks)), count = 0;
     struct comm_group *group;
 
-    if (!ranks) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     for (int64_t rank = 0; rank < size; rank++) {
         struct layout_position at = layout_position(&p->layout, rank);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batches.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -36,9 +37,7 @@ static int create_host(struct batches *b, struct error *err)
 {
     const struct model_sizes *sizes = model_facts(b->model).sizes;
 
-    b->host = calloc((size_t)b->host_count, sizeof(*b->host));
-    if (!b->host)
-        return error_set(err, "out of memory");
+    b->host = xcalloc((size_t)b->host_count, sizeof(*b->host));
     for (int i = 0; i < b->host_count; i++) {
         struct host_batch *host = &b->host[i];
 
@@ -70,12 +69,8 @@ struct batches *batches_create(struct model *model, const struct model_config *c
                                const struct parallel *parallel, struct device *device, int ahead,
                                double deadline, struct error *err)
 {
-    struct batches *b = calloc(1, sizeof(*b));
+    struct batches *b = xcalloc(1, sizeof(*b));
 
-    if (!b) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     b->model = model;
     b->config = config;
     b->parallel = parallel;
@@ -304,7 +299,7 @@ static int fill_batch(struct batches *b, const struct batches_iteration *iterati
     int64_t samples = b->config->micro_batch, sequence = b->config->network.shape.sequence;
     int64_t total = samples * sequence;
     struct zigzag split = zigzag_split(sequence, layout->cp);
-    int32_t *start = calloc((size_t)total * 2, sizeof(*start)), *end = start + total;
+    int32_t *start = xcalloc((size_t)total * 2, sizeof(*start)), *end = start + total;
     struct fill f = {.batches = b,
                      .batch = batch,
                      .out = out,
@@ -314,8 +309,6 @@ static int fill_batch(struct batches *b, const struct batches_iteration *iterati
                      .end = end};
     int rc = 0;
 
-    if (!start)
-        return error_set(err, "out of memory");
     document_bounds(batch, sequence, total, start, end);
     f.share = share_of_tokens(b, iteration, batch, &b->tokens.nominal, out->logged);
     for (int64_t sample = 0; sample < samples; sample++)

@@ -4,6 +4,7 @@
 #include "messages.h"
 #include "pipeline.h"
 #include "recorder.h"
+#include "base/core/xmalloc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -133,15 +134,13 @@ static int pass_number(const struct scheduled_pass *p)
 /* Passes that use no stream but the model's can be recorded. All but the first micro-batch of a
  * step accumulate, and an evaluation uses one slot, so at most 2 * (slots + 1) + 1 graphs of each
  * chunk are recorded. */
-static int create_recorder(struct engine *e, struct error *err)
+static void create_recorder(struct engine *e)
 {
     const struct layout *layout = &e->parallel->layout;
 
-    if (e->config.one_by_one || layout->tp > 1 || layout->cp > 1)
-        return 0;
-    e->recorder =
-        recorder_create(e->stream, (int)e->config.model.split.chunks * e->slots * PASSES, err);
-    return e->recorder ? 0 : -1;
+    if (!e->config.one_by_one && layout->tp == 1 && layout->cp == 1)
+        e->recorder =
+            recorder_create(e->stream, (int)e->config.model.split.chunks * e->slots * PASSES);
 }
 
 static void run_pass(void *context)
@@ -186,12 +185,8 @@ static void do_pass(struct scheduled_pass *p, int last)
 struct engine *engine_create(const struct engine_config *config, const struct parallel *parallel,
                              struct device *device, struct error *err)
 {
-    struct engine *e = calloc(1, sizeof(*e));
+    struct engine *e = xcalloc(1, sizeof(*e));
 
-    if (!e) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     e->config = *config;
     e->parallel = parallel;
     e->device = device;
@@ -205,11 +200,11 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,
                                         config->model.numerics.type, err);
     }
-    if (!e->optimizer || create_timing(e, err) < 0 || create_transfers(e, err) < 0 ||
-        create_recorder(e, err) < 0) {
+    if (!e->optimizer || create_timing(e, err) < 0 || create_transfers(e, err) < 0) {
         engine_destroy(e);
         return NULL;
     }
+    create_recorder(e);
     return e;
 }
 
@@ -329,9 +324,7 @@ static int run_micros(struct engine *e, const struct pipeline *p, struct batch_l
         e, p, {loader, micros, e->config.optimizer.rules.per_token}, evaluate, NULL};
     int rc;
 
-    iteration.left = calloc((size_t)e->config.model.split.chunks, sizeof(*iteration.left));
-    if (!iteration.left)
-        return error_set(err, "out of memory");
+    iteration.left = xcalloc((size_t)e->config.model.split.chunks, sizeof(*iteration.left));
     for (int64_t c = 0; c < e->config.model.split.chunks; c++)
         iteration.left[c] = (int)micros;
     batches_begin(e->batches);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "messages.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -33,9 +34,7 @@ static int create_link(struct messages *m, struct link *link, struct comm_group 
     link->settled = link->arrived ? device_event_create(device, 0, err) : NULL;
     if (!link->settled)
         return -1;
-    link->sent = calloc((size_t)m->slot_count, sizeof(struct device_event *));
-    if (!link->sent)
-        return error_set(err, "out of memory");
+    link->sent = xcalloc((size_t)m->slot_count, sizeof(struct device_event *));
     for (int i = 0; i < m->slot_count; i++) {
         link->sent[i] = device_event_create(device, 0, err);
         if (!link->sent[i])
@@ -48,12 +47,8 @@ struct messages *messages_create(struct model *model, const struct parallel *par
                                  struct device *device, enum device_type type, int slots,
                                  struct error *err)
 {
-    struct messages *m = calloc(1, sizeof(*m));
+    struct messages *m = xcalloc(1, sizeof(*m));
 
-    if (!m) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     m->model = model;
     m->compute = model_facts(model).stream;
     m->type = type;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "muon.h"
+#include "base/core/xmalloc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -119,31 +120,26 @@ static void choose_owners(struct list *list, const struct parameters *p, double 
     }
 }
 
-static int create_list(struct list *list, const struct muon_config *config,
-                       const struct parameters *p)
+static void create_list(struct list *list, const struct muon_config *config,
+                        const struct parameters *p)
 {
     int shards = 1;
     double *work;
 
     for (int i = 0; i < p->bucket_count; i++)
         shards = p->buckets[i].shards > shards ? p->buckets[i].shards : shards;
-    list->matrices = calloc((size_t)p->count + 1, sizeof(*list->matrices));
-    list->shapes = calloc((size_t)p->count + 1, sizeof(*list->shapes));
-    work = calloc((size_t)shards, sizeof(*work));
-    for (int t = 0; work && list->matrices && list->shapes && t < p->tensor_count; t++) {
+    list->matrices = xcalloc((size_t)p->count + 1, sizeof(*list->matrices));
+    list->shapes = xcalloc((size_t)p->count + 1, sizeof(*list->shapes));
+    work = xcalloc((size_t)shards, sizeof(*work));
+    for (int t = 0; t < p->tensor_count; t++) {
         const struct tensor *tensor = &p->tensors[t];
         int split = config->split_qkv && ends_with(p->list[tensor->first].name, ".query.weight");
 
         for (int i = 0; muon_has(p, t) && i < (split ? tensor->pieces : 1); i++)
             add_matrix(list, config, p, tensor->first + i, split ? 1 : tensor->pieces);
     }
-    if (!work || !list->matrices || !list->shapes) {
-        free(work);
-        return -1;
-    }
     choose_owners(list, p, work);
     free(work);
-    return 0;
 }
 
 static void destroy_list(struct list *list)
@@ -219,8 +215,8 @@ size_t muon_memory(const struct muon_config *config, const struct parameters *pa
     struct list list = {0};
     struct sizes z = {0};
 
-    if (create_list(&list, config, parameters) == 0)
-        z = sizes_of(&list, type);
+    create_list(&list, config, parameters);
+    z = sizes_of(&list, type);
     destroy_list(&list);
     return lay_out(&only_counts, &z);
 }
@@ -283,12 +279,10 @@ static int create_events(struct muon *muon, struct error *err)
     size_t count = (size_t)muon->parameters->bucket_count;
 
     muon->ready = device_event_create(muon->device, 0, err);
-    muon->arrived = calloc(count, sizeof(struct device_event *));
-    muon->spread = calloc(count, sizeof(struct device_event *));
+    muon->arrived = xcalloc(count, sizeof(struct device_event *));
+    muon->spread = xcalloc(count, sizeof(struct device_event *));
     if (!muon->ready)
         return -1;
-    if (!muon->arrived || !muon->spread)
-        return error_set(err, "out of memory");
     for (size_t i = 0; i < count; i++) {
         muon->arrived[i] = device_event_create(muon->device, 0, err);
         muon->spread[i] = muon->arrived[i] ? device_event_create(muon->device, 0, err) : NULL;
@@ -304,8 +298,7 @@ static int create_all(struct muon *muon, struct device_stream *stream, struct er
         !muon->config.fp32 && device_supports(muon->device, TYPE_BF16) ? TYPE_BF16 : TYPE_FP32;
     struct sizes z;
 
-    if (create_list(&muon->list, &muon->config, muon->parameters) < 0)
-        return error_set(err, "out of memory");
+    create_list(&muon->list, &muon->config, muon->parameters);
     z = sizes_of(&muon->list, type);
     muon->memory = device_allocate(muon->device, lay_out(muon, &z), err);
     if (!muon->memory)
@@ -321,12 +314,8 @@ struct muon *muon_create(const struct muon_config *config, struct model *model,
                          const struct parallel *parallel, struct device *device, struct error *err)
 {
     const struct model_facts facts = model_facts(model);
-    struct muon *muon = calloc(1, sizeof(*muon));
+    struct muon *muon = xcalloc(1, sizeof(*muon));
 
-    if (!muon) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     muon->config = *config;
     muon->parameters = facts.parameters;
     muon->parallel = parallel;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "newton_schulz.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -149,16 +150,10 @@ struct newton_schulz *newton_schulz_create(struct device *device,
                                            int64_t cols, enum device_type type, double scale,
                                            struct error *err)
 {
-    struct newton_schulz *ns = calloc(1, sizeof(*ns));
+    struct newton_schulz *ns = xcalloc(1, sizeof(*ns));
     struct maker m = {device, err, 0};
 
-    if (ns)
-        ns->factors = calloc((size_t)rule->steps + 1, sizeof(*ns->factors));
-    if (!ns || !ns->factors) {
-        error_set(err, "out of memory");
-        newton_schulz_destroy(ns);
-        return NULL;
-    }
+    ns->factors = xcalloc((size_t)rule->steps + 1, sizeof(*ns->factors));
     ns->rows = rows;
     ns->cols = cols;
     ns->side = is_tall(rows, cols) ? cols : rows;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "offload.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -67,12 +68,8 @@ static int create_all(struct offload *o, int64_t hosted, struct error *err)
 struct offload *offload_create(struct device *device, int64_t hosted,
                                const struct state_types *types, struct error *err)
 {
-    struct offload *o = calloc(1, sizeof(*o));
+    struct offload *o = xcalloc(1, sizeof(*o));
 
-    if (!o) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     o->device = device;
     o->types = *types;
     if (create_all(o, hosted, err) < 0) {

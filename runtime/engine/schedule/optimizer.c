@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "optimizer_private.h"
+#include "base/core/xmalloc.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -24,10 +25,8 @@ static int create_gathering(struct optimizer *o, struct error *err)
 {
     size_t count = (size_t)o->parameters->bucket_count;
 
-    o->gathered = calloc(count, sizeof(struct device_event *));
-    o->gathering = calloc(count, 1);
-    if (!o->gathered || !o->gathering)
-        return error_set(err, "out of memory");
+    o->gathered = xcalloc(count, sizeof(struct device_event *));
+    o->gathering = xcalloc(count, 1);
     for (size_t i = 0; i < count; i++) {
         if (o->parameters->buckets[i].shards == 1)
             continue;
@@ -81,12 +80,8 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
                                    const struct parallel *parallel, struct device *device,
                                    enum device_type type, struct error *err)
 {
-    struct optimizer *o = calloc(1, sizeof(*o));
+    struct optimizer *o = xcalloc(1, sizeof(*o));
 
-    if (!o) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     o->config = *config;
     o->model = model;
     o->facts = model_facts(model);

@@ -2,6 +2,7 @@
 /* The plans of the optimizer: which elements of this rank's shards are updated in which way, and
  * which count in norms. */
 #include "optimizer_private.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -133,20 +134,15 @@ static int plan_slices(struct optimizer *o, struct update *update, int64_t first
         const struct tensor *tensor = &p->tensors[t];
         struct range own = range_intersect((struct range){first, last - first},
                                            (struct range){tensor->offset, tensor->elements});
-        struct slice *more;
-
         if (own.count == 0)
             continue;
-        more = realloc(o->slices, (size_t)(o->slice_count + 1) * sizeof(*more));
-        if (!more)
-            return error_set(err, "out of memory");
-        o->slices = more;
-        more[o->slice_count] = (struct slice){
+        o->slices = xrealloc(o->slices, (size_t)o->slice_count + 1, sizeof(*o->slices));
+        o->slices[o->slice_count] = (struct slice){
             .cast = model_plan_cast(o->model, t, own.first - tensor->offset, own.count, err),
             .tensor = t,
             .first = own.first - first,
             .inside = own.first - tensor->offset};
-        if (!more[o->slice_count++].cast)
+        if (!o->slices[o->slice_count++].cast)
             return -1;
         update->slices++;
     }
@@ -188,11 +184,9 @@ static int plan_updates(struct optimizer *o, struct error *err)
         o->state.hosted > 0 ? o->state.hosted / offload_buffer_elements(o->state.hosted) : 0;
 
     /* Each tensor begins and ends a range at most, and each buffer of offloaded state. */
-    o->updates = calloc(
+    o->updates = xcalloc(
         (size_t)(2 * (o->parameters->tensor_count + o->parameters->bucket_count + buffers + 1)),
         sizeof(*o->updates));
-    if (!o->updates)
-        return error_set(err, "out of memory");
     for (int i = 0; i < o->parameters->bucket_count; i++) {
         struct range shard = shard_of(o, &o->parameters->buckets[i]);
         int64_t at = shard.first, last = shard.first + shard.count;
@@ -218,9 +212,7 @@ static int plan_sums(struct optimizer *o, struct error *err)
 
     if (o->state.hosted == 0 || !o->state.types.master)
         return 0;
-    o->sums = calloc((size_t)(2 * (o->segment_count + buffers + 1)), sizeof(*o->sums));
-    if (!o->sums)
-        return error_set(err, "out of memory");
+    o->sums = xcalloc((size_t)(2 * (o->segment_count + buffers + 1)), sizeof(*o->sums));
     for (int i = 0; i < o->segment_count; i++)
         for (int64_t at = 0; at < o->segments[i].count; at += o->sums[o->sum_count++].count) {
             struct segment *sum = &o->sums[o->sum_count];
@@ -242,10 +234,8 @@ static int plan_rounding(struct optimizer *o, struct error *err)
 {
     const struct parameters *p = o->parameters;
 
-    o->round = calloc((size_t)p->bucket_count, sizeof(struct device_plan *));
-    o->rounded = calloc((size_t)p->bucket_count, 1);
-    if (!o->round || !o->rounded)
-        return error_set(err, "out of memory");
+    o->round = xcalloc((size_t)p->bucket_count, sizeof(struct device_plan *));
+    o->rounded = xcalloc((size_t)p->bucket_count, 1);
     for (int i = 0; i < p->bucket_count && o->facts.vectors; i++) {
         struct operation op = {.kind = OPERATION_CONVERT,
                                .convert = {bucket_vectors(&p->buckets[i]).count, TYPE_FP32,
@@ -266,9 +256,7 @@ int optimizer_create_plans(struct optimizer *o, struct error *err)
 
     if (plan_rounding(o, err) < 0)
         return -1;
-    o->segments = calloc((size_t)(p->bucket_count * CLASS_COUNT), sizeof(*o->segments));
-    if (!o->segments)
-        return error_set(err, "out of memory");
+    o->segments = xcalloc((size_t)(p->bucket_count * CLASS_COUNT), sizeof(*o->segments));
     if (plan_updates(o, err) < 0)
         return -1;
     for (int i = 0; i < p->bucket_count; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline.h"
+#include "base/core/xmalloc.h"
 
 #include <limits.h>
 #include <stdint.h>
@@ -155,17 +156,14 @@ static void assign_slots(struct builder *b, struct slots *slots)
     }
 }
 
-static int create_slots(struct builder *b, struct error *err)
+static void create_slots(struct builder *b)
 {
-    struct slots slots = {.free = calloc((size_t)b->total + 1, sizeof(int)),
-                          .of = calloc((size_t)b->total + 1, sizeof(int))};
-    int failed = !slots.free || !slots.of;
+    struct slots slots = {.free = xcalloc((size_t)b->total + 1, sizeof(int)),
+                          .of = xcalloc((size_t)b->total + 1, sizeof(int))};
 
-    if (!failed)
-        assign_slots(b, &slots);
+    assign_slots(b, &slots);
     free(slots.free);
     free(slots.of);
-    return failed ? error_set(err, "out of memory") : 0;
 }
 
 static int check_shape(const struct pipeline_shape *shape, struct error *err)
@@ -194,11 +192,10 @@ int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shap
             "%d micro-batches are too many for a step; use a smaller global batch "
             "or a larger micro-batch",
             shape->micros);
-    pipeline->list = calloc((size_t)b.room, sizeof(*pipeline->list));
-    if (!pipeline->list)
-        return error_set(err, "out of memory");
+    pipeline->list = xcalloc((size_t)b.room, sizeof(*pipeline->list));
     build(&b);
-    return create_slots(&b, err);
+    create_slots(&b);
+    return 0;
 }
 
 /* Each forward pass of the warm-up takes a slot, and so does the first one after it; from then on

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recorder.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
@@ -17,14 +18,10 @@ struct recorder {
     struct sequence sequences[];
 };
 
-struct recorder *recorder_create(struct device_stream *stream, int count, struct error *err)
+struct recorder *recorder_create(struct device_stream *stream, int count)
 {
-    struct recorder *r = calloc(1, sizeof(*r) + (size_t)count * sizeof(*r->sequences));
+    struct recorder *r = xcalloc(1, sizeof(*r) + (size_t)count * sizeof(*r->sequences));
 
-    if (!r) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     r->stream = stream;
     r->count = count;
     return r;

@@ -8,9 +8,9 @@
 
 struct recorder;
 
-/* For 'count' different sequences of work on 'stream'. NULL with 'err' set. Caller must destroy,
- * before the plans of the work. */
-struct recorder *recorder_create(struct device_stream *stream, int count, struct error *err);
+/* For 'count' different sequences of work on 'stream'. Caller must destroy, before the plans of the
+ * work. */
+struct recorder *recorder_create(struct device_stream *stream, int count);
 void recorder_destroy(struct recorder *recorder);
 
 /* Run sequence 'number': 'run' enqueues it, always the same operations with the same operands, and

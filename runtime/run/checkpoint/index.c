@@ -33,23 +33,19 @@ int index_find(const struct checkpoint_index *index, const char *name)
 
 /* --- Created from a layout ------------------------------------------------------------------- */
 
-int index_create_tensors(struct checkpoint_index *index, const struct model_config *model,
-                         struct error *err)
+void index_create_tensors(struct checkpoint_index *index, const struct model_config *model)
 {
     struct model_config whole = *model;
     struct layout one = {1, 1, 1, 1};
     struct layout_position at = {0, 0, 0, 0};
     struct parameters p;
-    int rc;
 
     memset(index, 0, sizeof(*index));
     index->model = *model;
     whole.split.chunks = 1;
-    rc = parameters_create(&p, &whole, &one, &at, err);
-    if (rc == 0) {
-        index->tensors = xcalloc((size_t)p.count + 1, sizeof(*index->tensors));
-    }
-    for (int i = 0; i < p.count && rc == 0; i++) {
+    parameters_create(&p, &whole, &one, &at);
+    index->tensors = xcalloc((size_t)p.count + 1, sizeof(*index->tensors));
+    for (int i = 0; i < p.count; i++) {
         struct index_tensor *tensor = &index->tensors[index->tensor_count++];
         int64_t rows = p.list[i].true_rows;
 
@@ -59,7 +55,6 @@ int index_create_tensors(struct checkpoint_index *index, const struct model_conf
         tensor->first = -1;
     }
     parameters_destroy(&p);
-    return rc;
 }
 
 void index_add_piece(struct checkpoint_index *index, const struct index_piece *piece)
@@ -117,17 +112,16 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
 {
     int64_t ranks = layout->tp * layout->cp * layout->dp * layout->pp;
 
-    if (index_create_tensors(index, model, err) < 0)
-        return -1;
+    index_create_tensors(index, model);
     index->layout = *layout;
     index->files = xcalloc((size_t)ranks, sizeof(*index->files));
     for (int64_t rank = 0; rank < ranks; rank++) {
         struct layout_position at = layout_position(layout, rank);
         struct parameters p;
-        int rc = parameters_create(&p, model, layout, &at, err);
+        int rc;
 
-        if (rc == 0)
-            rc = add_rank(index, &p, &at, shard_number(layout, &at), err);
+        parameters_create(&p, model, layout, &at);
+        rc = add_rank(index, &p, &at, shard_number(layout, &at), err);
         parameters_destroy(&p);
         if (rc < 0)
             return -1;

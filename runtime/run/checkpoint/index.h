@@ -78,8 +78,7 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
                  const struct layout *layout, struct error *err);
 
 /* Fill in only the tensors, those of the whole model. */
-int index_create_tensors(struct checkpoint_index *index, const struct model_config *model,
-                         struct error *err);
+void index_create_tensors(struct checkpoint_index *index, const struct model_config *model);
 void index_clear(struct checkpoint_index *index);
 
 /* The text of index.json, which the caller frees; 'size' does not count the NUL after it. */

@@ -122,13 +122,13 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
     struct layout_position at = {0, 0, 0, 0};
     struct model_config whole = *config;
     char theirs[HF_NAME];
-    int rc;
+    int rc = 0;
 
     memset(files, 0, sizeof(*files));
     if (hf_map_of(&config->network, &files->map, err) < 0)
         return error_advise(err, "export the model in the Megatron-LM format");
     whole.split.chunks = 1;
-    rc = parameters_create(&plan.parameters, &whole, &one, &at, err);
+    parameters_create(&plan.parameters, &whole, &one, &at);
     for (int i = 0; i < plan.parameters.count && rc == 0; i++)
         if (!hf_find_name(&files->map, plan.parameters.list[i].name, theirs))
             rc = error_set(err,

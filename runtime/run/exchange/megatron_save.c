@@ -193,14 +193,15 @@ int megatron_save(const char *to, const char *from, const struct checkpoint_inde
     struct model_config padded = index->model;
     struct saving s = {to, from, index, target, {&padded, target->dist ? 1 : target->tp, 3, 0},
                        {0}};
-    int rc = parameters_create(&s.parameters, &index->model, &one, &at, err);
+    int rc = 0;
 
+    parameters_create(&s.parameters, &index->model, &one, &at);
     if (target->interleaved)
         s.split.pairs =
             (int64_t)((double)padded.network.shape.kv_channels * padded.network.rotary_percent) / 2;
     padded.padded_vocabulary =
         vocabulary_padded(index->model.network.shape.vocabulary, target->divisor, s.split.tp);
-    if (rc == 0 && target->dist)
+    if (target->dist)
         rc = megatron_save_dist(&s, err);
     for (int64_t stage = 0; stage < target->pp && rc == 0 && !target->dist; stage++)
         rc = save_stage(&s, stage, err);

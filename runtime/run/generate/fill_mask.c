@@ -3,6 +3,7 @@
 #include "base/core/half.h"
 #include "prompts.h"
 #include "weights.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -66,9 +67,7 @@ static int make_texts(struct fill_mask *f, const struct lines *lines, struct err
     struct encoder *encoder = encoder_create(f->tokenizer, 1 << 20, err);
     int rc = encoder ? 0 : -1;
 
-    f->texts = calloc(lines->count, sizeof(*f->texts));
-    if (!f->texts)
-        rc = error_set(err, "out of memory");
+    f->texts = xcalloc(lines->count, sizeof(*f->texts));
     if (rc == 0)
         encoder_keep_spaces(encoder); /* the text after a mask begins with one */
     for (size_t i = 0; i < lines->count && rc == 0; i++) {
@@ -238,9 +237,7 @@ static int fill_one(struct fill_mask *f, const struct masked_text *t, struct err
                 COPY_TO_HOST);
     if (device_stream_wait(stream, 60.0 * f->o->base.timeout_minutes, err) < 0)
         return -1;
-    best = calloc((size_t)(t->mask_count * count), sizeof(*best));
-    if (!best)
-        return error_set(err, "out of memory");
+    best = xcalloc((size_t)(t->mask_count * count), sizeof(*best));
     for (int64_t mask = 0; mask < t->mask_count; mask++)
         choose(f, mask, best + mask * count, count);
     rc = fill_mask_show(&show, t, best, count, err);
@@ -252,8 +249,8 @@ static int fill_one(struct fill_mask *f, const struct masked_text *t, struct err
 static int score_one(struct fill_mask *f, const struct masked_text *t, double *loss, int64_t *count,
                      struct error *err)
 {
-    int32_t *ids = malloc((size_t)t->count * sizeof(*ids));
-    int rc = ids ? 0 : error_set(err, "out of memory");
+    int32_t *ids = xcalloc((size_t)t->count, sizeof(*ids));
+    int rc = 0;
 
     *loss = 0;
     *count = 0;

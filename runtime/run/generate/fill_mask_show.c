@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fill_mask_private.h"
 #include "output.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,12 +12,10 @@
 static int decode(const struct fill_mask_show *s, const struct masked_text *t, int64_t mask,
                   int32_t token, struct text_buffer *out, struct error *err)
 {
-    int64_t *ids = calloc((size_t)t->count, sizeof(*ids));
+    int64_t *ids = xcalloc((size_t)t->count, sizeof(*ids));
     size_t count = 0;
     int rc;
 
-    if (!ids)
-        return error_set(err, "out of memory");
     for (int64_t i = 0; i < t->count; i++) {
         int64_t id = i == t->masks[mask] ? token : t->ids[i];
         int outer = (i == 0 && id == s->ids->begin) || (i == t->count - 1 && id == s->ids->end);

@@ -6,6 +6,7 @@
 #include "output.h"
 #include "prompts.h"
 #include "weights.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -152,9 +153,7 @@ static int collect(struct generate *g, int64_t round, struct error *err)
 
     if (layout->dp == 1)
         return 0;
-    mine = calloc(1, bytes * (size_t)(comm->size + 1));
-    if (!mine)
-        return error_set(err, "out of memory");
+    mine = xcalloc(1, bytes * (size_t)(comm->size + 1));
     all = mine + g->texts * room;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t dp = 0; dp < layout->dp; dp++) {
@@ -215,10 +214,10 @@ static int write_logits(struct generate *g, const struct text *text, int owner, 
     struct comm *comm = g->ranks.comm;
     int64_t vocabulary = g->origin.model.network.shape.vocabulary, rows = text_rows(text);
     int64_t most = 1 + LOGITS_AT_ONCE / vocabulary;
-    float *part = malloc((size_t)(most * vocabulary) * sizeof(*part));
-    int rc = part ? 0 : error_set(err, "out of memory");
+    float *part = xcalloc((size_t)(most * vocabulary), sizeof(*part));
+    int rc = 0;
 
-    if (rc == 0 && comm->rank == 0)
+    if (comm->rank == 0)
         rc = logits_next(g->logits, text->ids, rows, err);
     for (int64_t at = 0; at < rows && rc == 0; at += most) {
         int64_t count = rows - at < most ? rows - at : most;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "generator.h"
 #include "lib/clock.h"
+#include "base/core/xmalloc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -153,12 +154,8 @@ struct generator *generator_create(const struct generator_config *config,
                                    const struct parallel *parallel, struct device *device,
                                    struct error *err)
 {
-    struct generator *g = calloc(1, sizeof(*g));
+    struct generator *g = xcalloc(1, sizeof(*g));
 
-    if (!g) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     g->config = *config;
     g->parallel = parallel;
     g->device = device;
@@ -353,9 +350,7 @@ static int choose(struct generator *g, struct window *w, const struct text *text
     make_offers(g, texts, count);
     if (gather_offers(g, err) < 0)
         return -1;
-    together = malloc((size_t)(g->parallel->layout.tp * g->width) * sizeof(*together));
-    if (!together)
-        return error_set(err, "out of memory");
+    together = xmalloc((size_t)(g->parallel->layout.tp * g->width) * sizeof(*together));
     for (int64_t t = 0; t < g->config.texts && rc == 0; t++) {
         int64_t id = -1;
 

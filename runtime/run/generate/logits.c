@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "logits.h"
 #include "lib/file.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,21 +61,14 @@ static int open_temporary(struct logits *l, struct error *err)
 struct logits *logits_create(const char *path, int64_t prompts, int64_t vocabulary,
                              struct error *err)
 {
-    struct logits *l = calloc(1, sizeof(*l));
+    struct logits *l = xcalloc(1, sizeof(*l));
     size_t size = strlen(path) + sizeof(".new");
 
-    if (l) {
-        l->vocabulary = vocabulary;
-        l->prompts = prompts;
-        l->path = strdup(path);
-        l->temporary = malloc(size);
-        l->lengths = calloc((size_t)prompts, sizeof(*l->lengths));
-    }
-    if (!l || !l->path || !l->temporary || !l->lengths) {
-        error_set(err, "out of memory");
-        logits_destroy(l);
-        return NULL;
-    }
+    l->vocabulary = vocabulary;
+    l->prompts = prompts;
+    l->path = xstrdup(path);
+    l->temporary = xmalloc(size);
+    l->lengths = xcalloc((size_t)prompts, sizeof(*l->lengths));
     snprintf(l->temporary, size, "%s.new", path);
     if (open_temporary(l, err) == 0)
         return l;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "output.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,11 +11,9 @@
 static int decode(const struct output *o, const struct text *text, int64_t from, int64_t to,
                   struct text_buffer *out, struct error *err)
 {
-    int64_t *ids = malloc((size_t)(to - from + 1) * sizeof(*ids));
+    int64_t *ids = xcalloc((size_t)(to - from + 1), sizeof(*ids));
     int rc;
 
-    if (!ids)
-        return error_set(err, "out of memory");
     for (int64_t i = from; i < to; i++)
         ids[i - from] = text->ids[i];
     out->length = 0;

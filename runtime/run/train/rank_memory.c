@@ -74,24 +74,22 @@ int rank_memory_of(const struct arguments *a, const struct layout_position *at,
     struct engine_config engine = configure_engine(a);
     struct state_types types = optimizer_types(&engine.optimizer, a->model_config.numerics.type);
     struct parameters p;
-    int rc, slots;
+    int slots;
 
-    rc = engine_slots(&engine, &a->layout, at->pp, &slots, err);
-    if (rc == 0)
-        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, &memory->device, err);
-    if (rc < 0)
+    if (engine_slots(&engine, &a->layout, at->pp, &slots, err) < 0)
         return -1;
-    rc = parameters_create(&p, &a->model_config, &a->layout, at, err);
+    model_plan_memory(&a->model_config, &a->layout, at, slots, &memory->device);
+    parameters_create(&p, &a->model_config, &a->layout, at);
     memory->parameters = p.true_elements;
     optimizer_state_memory(p.shard_elements, &types, engine.optimizer.offload,
                            &memory->device.optimizer, &memory->offloaded);
-    if (rc == 0 && a->rules.optimizer == OPTIMIZER_MUON)
+    if (a->rules.optimizer == OPTIMIZER_MUON)
         memory->device.optimizer += muon_memory(&a->muon, &p, muon_type(a));
     memory->copy = copy_of(a, &p);
     memory->sums = sums_of(a, &p);
     memory->workspace = workspace_of(a);
     parameters_destroy(&p);
-    return rc;
+    return 0;
 }
 
 void rank_memory_print_run(const struct arguments *a)
@@ -231,11 +229,11 @@ int rank_memory_check(const struct arguments *a, const struct world *world, stru
     }
     if (total <= there.available)
         return 0;
-    error_set(
-        err,
-        "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, activations "
-        "%.2f, checkpoint copy, reduction buffer and workspace %.2f), but only %.2f GiB are available",
-        gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer), gib(m.activations),
-        gib(total - device_total(&m)), gib(there.available));
+    error_set(err,
+              "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, activations "
+              "%.2f, checkpoint copy, reduction buffer and workspace %.2f), but only %.2f GiB are "
+              "available",
+              gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer), gib(m.activations),
+              gib(total - device_total(&m)), gib(there.available));
     return rank_memory_advise(a, err);
 }

@@ -7,6 +7,7 @@
 #include "engine/device/fp8.h"
 #include "gemm.h"
 #include "base/core/gib.h"
+#include "base/core/xmalloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,12 +180,8 @@ static struct device_plan *cpu_plan_create(struct device *base, const struct ope
                                            struct error *err)
 {
     struct cpu_device *device = (struct cpu_device *)base;
-    struct cpu_plan *plan = calloc(1, sizeof(*plan));
+    struct cpu_plan *plan = xcalloc(1, sizeof(*plan));
 
-    if (!plan) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     plan->base.device = base;
     plan->base.kind = operation->kind;
     plan->base.run = plan_run;
@@ -253,12 +250,8 @@ static void describe_processor(char *model, size_t size, int threads)
 
 struct device *cpu_device_open(const struct device_options *options, struct error *err)
 {
-    struct cpu_device *device = calloc(1, sizeof(*device));
+    struct cpu_device *device = xcalloc(1, sizeof(*device));
 
-    if (!device) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     device->threads = threads_create(options->threads, err);
     if (device->threads)
         device->product_space =

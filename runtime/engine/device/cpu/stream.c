@@ -7,6 +7,7 @@
 #include "cpu.h"
 #include "lib/clock.h"
 #include "base/core/rng.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,15 +73,8 @@ static struct task *append(struct device_stream *base, enum task_kind kind)
 {
     struct cpu_stream *stream = stream_of(base);
     struct tasks *tasks = stream->recording ? &stream->recording->tasks : &stream->tasks;
-    struct task *task = calloc(1, sizeof(*task));
+    struct task *task = xcalloc(1, sizeof(*task));
 
-    if (!task) {
-        struct error err;
-
-        error_set(&err, "out of memory");
-        device_fail(base->device, &err);
-        return NULL;
-    }
     task->kind = kind;
     if (tasks->tail)
         tasks->tail->next = task;
@@ -187,8 +181,6 @@ void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void 
         return;
     }
     task = append(stream, TASK_PLAN);
-    if (!task)
-        return;
     task->plan = plan;
     memcpy(task->operands, operands, size);
 }
@@ -197,13 +189,10 @@ static struct device_stream *stream_create(struct device *base, int high_priorit
                                            struct error *err)
 {
     struct cpu_device *device = (struct cpu_device *)base;
-    struct cpu_stream *stream = calloc(1, sizeof(*stream));
+    struct cpu_stream *stream = xcalloc(1, sizeof(*stream));
 
+    (void)err;
     (void)high_priority;
-    if (!stream) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     stream->base.device = base;
     stream->next = device->streams;
     device->streams = stream;
@@ -252,8 +241,6 @@ static void stream_poll(struct device_stream *stream, int (*poll)(void *operands
         return;
     }
     task = append(stream, TASK_POLL);
-    if (!task)
-        return;
     task->poll = poll;
     memcpy(task->operands, operands, size);
     ask_in_passing(device_of(stream));
@@ -263,13 +250,10 @@ static void stream_poll(struct device_stream *stream, int (*poll)(void *operands
 
 static struct device_event *event_create(struct device *device, int timing, struct error *err)
 {
-    struct cpu_event *event = calloc(1, sizeof(*event));
+    struct cpu_event *event = xcalloc(1, sizeof(*event));
 
+    (void)err;
     (void)timing;
-    if (!event) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     event->base.device = device;
     return &event->base;
 }
@@ -308,8 +292,6 @@ static void event_record(struct device_event *base, struct device_stream *stream
         return;
     }
     task = append(stream, TASK_RECORD);
-    if (!task)
-        return;
     task->event = event;
     task->mark = event->recorded;
 }
@@ -336,8 +318,6 @@ static void event_follow(struct device_stream *stream, struct device_event *base
         return;
     }
     task = append(stream, TASK_FOLLOW);
-    if (!task)
-        return;
     task->event = event;
     task->mark = event->recorded;
 }
@@ -376,16 +356,14 @@ static void copy(struct device_stream *stream, void *to, const void *from, size_
         return;
     }
     task = append(stream, TASK_COPY);
-    if (task)
-        memcpy(task->operands, &operands, sizeof(operands));
+    memcpy(task->operands, &operands, sizeof(operands));
 }
 
 static int graph_begin(struct device_stream *stream, struct error *err)
 {
-    struct cpu_graph *graph = calloc(1, sizeof(*graph));
+    struct cpu_graph *graph = xcalloc(1, sizeof(*graph));
 
-    if (!graph)
-        return error_set(err, "out of memory");
+    (void)err;
     graph->base.device = stream->device;
     stream_of(stream)->recording = graph;
     return 0;
@@ -411,8 +389,6 @@ static void graph_launch(struct device_graph *base, struct device_stream *stream
             continue;
         }
         copied = append(stream, task->kind);
-        if (!copied)
-            return;
         *copied = *task;
         copied->next = NULL; /* it is the stream's last */
     }

@@ -135,14 +135,13 @@ static void test(const struct model_config *config, struct layout layout, int64_
     struct layout alone = {1, 1, 1, 1};
     struct layout_position origin = {0, 0, 0, 0};
     struct whole whole;
-    struct error err;
 
     fault = NULL;
     many.split.chunks = chunks;
     many.bucket_elements = bucket_elements;
     many.padded_vocabulary = vocabulary_padded(config->network.shape.vocabulary, 16, layout.tp);
     one.padded_vocabulary = one.network.shape.vocabulary;
-    check(parameters_create(&whole.p, &one, &alone, &origin, &err) == 0, "the whole model");
+    parameters_create(&whole.p, &one, &alone, &origin);
     whole.held = calloc((size_t)whole.p.count, sizeof(*whole.held));
     for (int i = 0; i < whole.p.count; i++)
         whole.held[i] = calloc((size_t)(whole.p.list[i].rows * whole.p.list[i].cols), 1);
@@ -151,7 +150,7 @@ static void test(const struct model_config *config, struct layout layout, int64_
             struct layout_position at = {.tp = tp, .pp = pp};
             struct parameters p;
 
-            check(parameters_create(&p, &many, &layout, &at, &err) == 0, "a rank");
+            parameters_create(&p, &many, &layout, &at);
             check_places(&p);
             check_bytes(&p, &many);
             count_rank(&whole, &p, tp == 0);

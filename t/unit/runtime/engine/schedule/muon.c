@@ -38,14 +38,10 @@ static void list_matrices(const struct layout *layout, const struct layout_posit
                           size_t size)
 {
     struct parameters p;
-    struct error err;
     size_t used = 0;
 
     text[0] = '\0';
-    if (parameters_create(&p, &config, layout, at, &err) < 0) {
-        snprintf(text, size, "%s", err.text);
-        return;
-    }
+    parameters_create(&p, &config, layout, at);
     for (int i = 0; i < p.tensor_count && used < size; i++)
         if (muon_has(&p, i))
             used += (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "",

@@ -50,8 +50,7 @@ static void clear(struct work *w)
 
 static void test_rounds(struct work *w, const char *order)
 {
-    struct error err;
-    struct recorder *recorder = recorder_create(w->stream, 2, &err);
+    struct recorder *recorder = recorder_create(w->stream, 2);
 
     clear(w);
     w->given = 0;
@@ -86,8 +85,7 @@ static struct device_graph *refuse_end(struct device_stream *stream, struct erro
 
 static void test_unrecorded(struct work *w, const char *why)
 {
-    struct error err;
-    struct recorder *recorder = recorder_create(w->stream, 1, &err);
+    struct recorder *recorder = recorder_create(w->stream, 1);
 
     clear(w);
     for (int i = 0; i < ROUNDS; i++)

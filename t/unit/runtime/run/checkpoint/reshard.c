@@ -99,17 +99,15 @@ struct rank {
     float *arrays[ARRAYS];
 };
 
-static int rank_open(struct rank *r, const struct model_config *model, const struct layout *l,
-                     int number, enum pieces_of of, struct error *err)
+static void rank_open(struct rank *r, const struct model_config *model, const struct layout *l,
+                      int number, enum pieces_of of)
 {
     struct layout_position at = layout_position(l, number);
-    int rc = parameters_create(&r->p, model, l, &at, err);
 
-    if (rc == 0)
-        pieces_create(&r->pieces, &r->p, &at, shard_number(l, &at), of);
+    parameters_create(&r->p, model, l, &at);
+    pieces_create(&r->pieces, &r->p, &at, shard_number(l, &at), of);
     for (int a = 0; a < ARRAYS; a++)
         r->arrays[a] = calloc((size_t)r->p.shard_elements + 1, sizeof(float));
-    return rc;
 }
 
 static void rank_close(struct rank *r)
@@ -136,12 +134,11 @@ static int write_all(const char *directory, const struct model_config *model,
         char path[PATH_MAX];
         int64_t elements = index.files[i].elements;
 
-        rc = rank_open(&r, model, l, i, PIECES_WRITTEN, err);
+        rank_open(&r, model, l, i, PIECES_WRITTEN);
         fill(&r.p, &r.pieces, r.arrays);
         directory_path(path, err, "%s/%s", directory, index.files[i].name);
-        if (rc == 0)
-            rc = shard_file_write(path, &r.p, &r.pieces, (const float *const *)r.arrays, ARRAYS,
-                                  &index.files[i], NULL, err);
+        rc = shard_file_write(path, &r.p, &r.pieces, (const float *const *)r.arrays, ARRAYS,
+                              &index.files[i], NULL, err);
         if (elements != index.files[i].elements)
             rc = error_set(err, "the index has %" PRId64 " elements", elements);
         rank_close(&r);
@@ -163,11 +160,10 @@ static int read_all(const char *directory, const struct model_config *model, con
     for (int i = 0; i < ranks_of(l) && rc == 0; i++) {
         struct rank got, expected;
 
-        rc = rank_open(&got, model, l, i, PIECES_HELD, err);
-        rank_open(&expected, model, l, i, PIECES_HELD, err);
+        rank_open(&got, model, l, i, PIECES_HELD);
+        rank_open(&expected, model, l, i, PIECES_HELD);
         fill(&expected.p, &expected.pieces, expected.arrays);
-        if (rc == 0)
-            rc = reshard_read(directory, &index, &got.p, &got.pieces, got.arrays, ARRAYS, err);
+        rc = reshard_read(directory, &index, &got.p, &got.pieces, got.arrays, ARRAYS, err);
         for (int a = 0; a < ARRAYS && rc == 0; a++)
             if (memcmp(got.arrays[a], expected.arrays[a],
                        (size_t)got.p.shard_elements * sizeof(float)) != 0)

@@ -586,11 +586,11 @@ static void test_writers(void)
 
     write_text("in/config.json", LLAMA(""));
     if (hf_config_read(path_of("in"), &config, &err) < 0 ||
-        hf_files_plan(&files, &config, 1, &err) < 0 ||
-        parameters_create(&p, &config, &one, &at, &err) < 0) {
+        hf_files_plan(&files, &config, 1, &err) < 0) {
         ok(0, "the plan of a model: %s", err.text);
         return;
     }
+    parameters_create(&p, &config, &one, &at);
     for (int create = 1; create >= 0; create--) {
         is_int(hf_files_open(&files, path_of("in"), create, &err), 0, "files to write to");
         is_int(open_files(&files), create ? 12 : 0, "  of which these are open");

@@ -145,8 +145,7 @@ static int save(float value, int64_t shard_bytes)
         rc = hf_files_check(path_of("out"), &config, &err);
     if (rc == 0)
         rc = hf_files_open(&files, path_of("out"), 1, &err);
-    if (rc == 0)
-        rc = parameters_create(&p, &config, &one, &at, &err);
+    parameters_create(&p, &config, &one, &at);
     for (int i = 0; i < p.count && rc == 0; i++)
         rc = hf_files_write(&files, &p.list[i], (const char *)values, &err);
     if (rc == 0)
