@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device: memory, streams, events and every kernel of training, behind one interface.
  *
+ *     struct operation add = {.kind = OPERATION_ADD, .add = {count, TYPE_BF16}};
+ *     struct device *device = device_open("cuda", &options, &err);
+ *     struct device_stream *stream = device_stream_create(device, 0, &err);
+ *     struct device_plan *plan = plan_create(device, &add, &err);
+ *     run_add(plan, stream, &(struct add_operands){x, y});      any number of times
+ *     device_stream_wait(stream, deadline, &err);
+ *
  * A backend (cpu, cuda) is a `struct device` whose functions the caller reaches through the inline
  * calls below. Work has two phases. plan_create() takes an operation with its whole shape, types
  * and epilogue and creates a plan, which owns descriptors, the chosen algorithm and workspace; it

@@ -245,7 +245,7 @@ int attention_softmax_prepare(struct model *m, struct attention_common *common, 
         if (op.attention.dropout > 0) {
             op.attention.dropout = 0;
             planner_make(&p, &common->softmax[MODE_EVALUATE][i], &op);
-        } else { /* it is the same, and making one takes a GPU's library a tenth of a second */
+        } else { /* an equal plan: making one takes cuDNN a tenth of a second */
             common->softmax[MODE_EVALUATE][i] = common->softmax[MODE_TRAIN][i];
         }
     }

@@ -32,7 +32,7 @@ enum keep {
     KEEP_NOTHING, /* generation: there is no backward pass */
 };
 
-/* Where a norm stands; see norm.c. */
+/* The place of a norm; see norm.c. */
 enum norm_place {
     NORM_INPUT,     /* before a branch, whose input it normalizes */
     NORM_PARALLEL,  /* between attention and an MLP that take the same residual stream */

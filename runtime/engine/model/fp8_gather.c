@@ -170,7 +170,7 @@ static void adopt_squares(struct model *m, int tensor, const float *x)
     model_cast(m, w->whole, tensor, 0, x, 0);
 }
 
-/* With the scale of a checkpoint, or if there is none with that of the weight itself. */
+/* Cast with the scale of a checkpoint or, without one, with that of the weight itself. */
 static int adopt(struct model *m, int tensor, const float *x, struct error *err)
 {
     struct fp8_layers *f = &m->fp8;

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The network of one rank: weights, memory of its micro-batches, forward and backward passes.
  *
+ *     struct model *model = model_create(&config, &parallel, device, slots, &err);
+ *     model_initialize(model, &err);          or fill start_weights, and then model_adopt()
+ *     for each micro-batch of a step:
+ *         ... copy it to model_batch(model, chunk, slot) ...
+ *         model_forward(model, chunk, slot, 0, accumulate);
+ *         model_backward(model, chunk, slot, accumulate, NULL, NULL);
+ *     ... reduce model_facts(model).gradients, update the weights ...
+ *     model_destroy(model);
+ *
  * A rank has one or more chunks (virtual pipeline stages). A slot holds what a micro-batch keeps
  * between its forward and its backward pass through one chunk; all chunks use the same slots, and
  * the pipeline schedule determines how many are needed. All work is enqueued on the model's compute

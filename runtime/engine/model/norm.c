@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The norm block. Between two branches it is a step of the residual stream, in one operation: it
- * adds the branch before it (bias, dropout, residual) and normalizes for the branch after it. Where
- * it stands (enum norm_place) decides what is normalized and which result is the stream:
+ * adds the branch before it (bias, dropout, residual) and normalizes for the branch after it. Its
+ * place (enum norm_place) decides what is normalized and which result is the residual stream:
  *
- *                    sum                              y                          the stream
- *   NORM_INPUT       stream + dropout(branch + bias)  norm(sum)                  sum
- *   NORM_PARALLEL    the same                         norm(stream before)        sum
- *   NORM_STREAM      the same                         norm(sum)                  y
- *   NORM_EMBEDDING   embeddings                       dropout(norm(sum))         y
- *   NORM_OUTPUT      branch + bias                    norm(sum), in scratch.x    unchanged
+ *                    sum                              y                        residual stream
+ *   NORM_INPUT       stream + dropout(branch + bias)  norm(sum)                sum
+ *   NORM_PARALLEL    stream + dropout(branch + bias)  norm(stream)             sum
+ *   NORM_STREAM      stream + dropout(branch + bias)  norm(sum)                y
+ *   NORM_EMBEDDING   embeddings                       dropout(norm(sum))       y
+ *   NORM_OUTPUT      branch + bias                    norm(sum), in scratch.x  unchanged
  *
  * A norm without a name only adds: the last step of a chunk that another chunk follows, or of
  * networks that normalize the output of branches only. The first block of a later chunk has no
@@ -77,7 +77,7 @@ void *norm_stream(const struct pass *p, const struct block *norm)
     return ((struct norm_memory *)memory_of(p, norm))->stream;
 }
 
-/* The norm before 'block' whose residual stream it adds to; NULL: there is none. */
+/* The norm before 'block' whose residual stream it adds to, or NULL. */
 static const struct block *norm_before(const struct block *block)
 {
     const struct block *norm = block->before;
@@ -216,7 +216,7 @@ static void plan_backward(struct planner *p, struct device_plan **plan, struct o
     planner_make(p, plan, &op);
 }
 
-/* The step, and what it is of the operations that normalize or drop apart from it. */
+/* Plan the step, and the operations of some places that normalize or drop separately. */
 static void plan_steps(struct planner *p, struct model *m, struct block *block)
 {
     const struct model_config *c = &m->config;

@@ -18,10 +18,10 @@ int overlap_create(struct overlap *overlap, const struct parallel *parallel, str
                    struct error *err);
 void overlap_destroy(struct overlap *overlap);
 
-/* What is given to the side stream from here on waits for what the compute stream has now. */
+/* Work enqueued on the side stream from here on waits for what is on the compute stream now. */
 void overlap_begin(struct overlap *overlap);
 
-/* What is given to the compute stream from here on waits for what the side stream has now. */
+/* Work enqueued on the compute stream from here on waits for what is on the side stream now. */
 void overlap_end(struct overlap *overlap);
 
 /* A matrix with one row per token that sequence parallelism divides: each tensor-parallel rank

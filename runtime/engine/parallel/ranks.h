@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens what a rank needs before any work: its device, the connection to the other ranks, and the
- * parallel groups. */
+ * parallel groups.
+ *
+ *     struct ranks ranks;
+ *     if (ranks_open(&ranks, &config, &world, &err) == 0)
+ *         train(ranks.device, &ranks.parallel);
+ *     ranks_close(&ranks);
+ */
 #ifndef MEGATRON_RANKS_H
 #define MEGATRON_RANKS_H
 

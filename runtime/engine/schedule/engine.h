@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank's share of training steps: run micro-batches through the pipeline, reduce gradients,
- * update weights. */
+ * update weights.
+ *
+ *     struct engine *engine = engine_create(&config, &parallel, device, &err);
+ *     engine_start(engine, 1, NULL, seed, &err);            random weights
+ *     for (int64_t i = 1; i <= iterations; i++)
+ *         engine_step(engine, loader, i, micros, &err);     enqueues, and does not wait
+ *     engine_state(engine, &state, &err);                   waits
+ *     engine_destroy(engine);
+ */
 #ifndef MEGATRON_ENGINE_H
 #define MEGATRON_ENGINE_H
 

@@ -6,7 +6,7 @@
 
 enum direction { ACTIVATIONS, GRADIENTS, DIRECTIONS };
 
-/* One direction. It has its own group, so that it never waits for the other one. */
+/* One direction. It has its own group, so that neither direction waits for the other. */
 struct link {
     struct comm_group *group;
     struct device_stream *stream;

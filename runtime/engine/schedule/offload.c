@@ -95,7 +95,7 @@ void offload_destroy(struct offload *o)
     free(o);
 }
 
-/* What this step reads was written by the last one. */
+/* This step reads what the last one wrote. */
 void offload_begin(struct offload *o)
 {
     offload_settle(o, o->in);
