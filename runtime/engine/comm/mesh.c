@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/core/xmalloc.h"
 #include "config.h"
 
 #include "lib/clock.h"
@@ -55,9 +56,22 @@ struct mesh {
 
 /* --- Connecting ------------------------------------------------------------------------------ */
 
-static void peers_init(struct mesh *mesh)
+static void free_stray(struct stray *stray)
 {
-    for (int i = 0; i < mesh->size; i++) {
+    free(stray->data);
+    free(stray);
+}
+
+static struct mesh *allocate(int rank, int size)
+{
+    struct mesh *mesh = xcalloc(1, sizeof(*mesh));
+
+    mesh->rank = rank;
+    mesh->size = size;
+    mesh->peers = xcalloc((size_t)size, sizeof(*mesh->peers));
+    mesh->polls = xcalloc((size_t)size, sizeof(*mesh->polls));
+    mesh->polled = xcalloc((size_t)size, sizeof(*mesh->polled));
+    for (int i = 0; i < size; i++) {
         struct peer *p = &mesh->peers[i];
 
         p->fd = -1;
@@ -65,32 +79,7 @@ static void peers_init(struct mesh *mesh)
         p->last_expected = &p->expected;
         p->last_stray = &p->strays;
     }
-}
-
-static void free_stray(struct stray *stray)
-{
-    free(stray->data);
-    free(stray);
-}
-
-static struct mesh *allocate(int rank, int size, struct error *err)
-{
-    struct mesh *mesh = calloc(1, sizeof(*mesh));
-
-    if (mesh) {
-        mesh->rank = rank;
-        mesh->size = size;
-        mesh->peers = calloc((size_t)size, sizeof(*mesh->peers));
-        mesh->polls = calloc((size_t)size, sizeof(*mesh->polls));
-        mesh->polled = calloc((size_t)size, sizeof(*mesh->polled));
-        if (mesh->peers)
-            peers_init(mesh);
-        if (mesh->peers && mesh->polls && mesh->polled)
-            return mesh;
-        mesh_destroy(mesh);
-    }
-    error_set(err, "out of memory");
-    return NULL;
+    return mesh;
 }
 
 /* Connect to all lower ranks, then accept all higher ones. Rank 0 only accepts, so each rank's turn
@@ -110,9 +99,7 @@ static int connect_all(struct mesh *mesh, struct rendezvous_address *addresses, 
     }
     if (higher == 0)
         return 0;
-    fds = malloc((size_t)higher * sizeof(*fds));
-    if (!fds)
-        return error_set(err, "out of memory");
+    fds = xcalloc((size_t)higher, sizeof(*fds));
     for (int i = 0; i < higher; i++)
         fds[i] = -1;
     rc = rendezvous_accept(listener, mesh->rank, mesh->size, key, until - clock_now(), fds, NULL,
@@ -127,22 +114,21 @@ struct mesh *mesh_create(struct star *star, int rank, int size, const struct sec
                          double deadline, struct error *err)
 {
     double until = clock_now() + deadline;
-    struct rendezvous_address own, *all = calloc((size_t)size, sizeof(*all));
-    struct mesh *mesh = allocate(rank, size, err);
+    struct rendezvous_address own, *all = xcalloc((size_t)size, sizeof(*all));
+    struct mesh *mesh = allocate(rank, size);
     char near[64];
-    int listener = -1, rc = -1;
+    int listener, rc = -1;
 
-    if (mesh && all) {
-        /* The address by which this rank is connected already, then all others of this node. */
-        star_address(star, near, sizeof(near));
-        listener = rendezvous_listen(0, near[0] ? near : NULL, &own, err);
-    }
-    if (listener >= 0) {
-        memset(&own.key, 0, sizeof(own.key)); /* all ranks have the same key already */
-        rc = star_gather(star, &own, all, sizeof(own), deadline, err);
-    }
-    if (rc == 0)
-        rc = connect_all(mesh, all, listener, key, until, err);
+    /* The address by which this rank is connected already, then all others of this node. */
+    star_address(star, near, sizeof(near));
+    listener = rendezvous_listen(0, near[0] ? near : NULL, &own, err);
+    if (listener < 0)
+        goto out;
+    memset(&own.key, 0, sizeof(own.key)); /* all ranks have the same key already */
+    if (star_gather(star, &own, all, sizeof(own), deadline, err) < 0)
+        goto out;
+    rc = connect_all(mesh, all, listener, key, until, err);
+out:
     if (listener >= 0)
         close(listener);
     free(all);
@@ -156,7 +142,7 @@ void mesh_destroy(struct mesh *mesh)
 {
     if (!mesh)
         return;
-    for (int i = 0; mesh->peers && i < mesh->size; i++) {
+    for (int i = 0; i < mesh->size; i++) {
         struct peer *p = &mesh->peers[i];
 
         if (p->fd >= 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communication of GPU ranks over NCCL. Communicators are nonblocking: operations are polled until
  * they complete or the deadline passes. */
+#include "base/core/xmalloc.h"
 #include "nccl_private.h"
 #include "lib/clock.h"
 
@@ -257,17 +258,14 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
                                        int count, struct error *err)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base;
-    struct nccl_group *group = calloc(1, sizeof(*group));
+    struct nccl_group *group;
 
-    if (!group || comm->group_count == MAX_GROUPS) {
-        if (group)
-            error_bug(err, "cannot create the NCCL group %s: this rank already has %d groups", name,
-                      MAX_GROUPS);
-        else
-            error_set(err, "out of memory");
-        free(group);
+    if (comm->group_count == MAX_GROUPS) {
+        error_bug(err, "cannot create the NCCL group %s: this rank already has %d groups", name,
+                  MAX_GROUPS);
         return NULL;
     }
+    group = xcalloc(1, sizeof(*group));
     group->base.comm = base;
     group->base.size = count;
     snprintf(group->base.name, sizeof(group->base.name), "%s", name);
@@ -437,15 +435,12 @@ __attribute__((visibility("default"))) comm_backend_open_function comm_backend_o
 
 struct comm *comm_backend_open(const struct comm_options *options, struct error *err)
 {
-    struct nccl_comm *comm = calloc(1, sizeof(*comm));
+    struct nccl_comm *comm;
     struct secret_key key;
 
-    if (!comm || secret_derive(options->secret, &key, err) < 0) {
-        if (!comm)
-            error_set(err, "out of memory");
-        free(comm);
+    if (secret_derive(options->secret, &key, err) < 0)
         return NULL;
-    }
+    comm = xcalloc(1, sizeof(*comm));
     comm->base = (struct comm){
         .abi = COMM_ABI,
         .name = "nccl",

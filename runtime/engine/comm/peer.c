@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/core/xmalloc.h"
 #include "config.h"
 
 #include "hostlist.h"
@@ -72,14 +73,12 @@ static void add_host(struct peer_nodes *nodes, const char *host)
     if (getaddrinfo(host, NULL, &hints, &found))
         return;
     for (struct addrinfo *a = found; a; a = a->ai_next) {
-        struct in6_addr address,
-            *more = realloc(nodes->addresses, (nodes->count + 1) * sizeof(*more));
+        struct in6_addr address;
 
-        if (!more)
-            break;
-        nodes->addresses = more;
-        if (read_address(a->ai_addr, &address) == 0)
-            nodes->addresses[nodes->count++] = address;
+        if (read_address(a->ai_addr, &address) < 0)
+            continue;
+        nodes->addresses = xrealloc(nodes->addresses, nodes->count + 1, sizeof(*nodes->addresses));
+        nodes->addresses[nodes->count++] = address;
     }
     freeaddrinfo(found);
 }

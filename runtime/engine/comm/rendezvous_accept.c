@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The listening side of the rendezvous. It serves all connections at once: a process that connects
  * and says nothing must not delay the ranks. */
+#include "base/core/xmalloc.h"
 #include "config.h"
 
 #include "lib/clock.h"
@@ -173,11 +174,7 @@ static int accept_more(struct reception *r, struct error *err)
             close(fd);
             continue;
         }
-        r->guests[r->count] = calloc(1, sizeof(struct guest));
-        if (!r->guests[r->count]) {
-            close(fd);
-            return error_set(err, "out of memory");
-        }
+        r->guests[r->count] = xcalloc(1, sizeof(struct guest));
         rendezvous_prepare(fd);
         r->guests[r->count]->fd = fd;
         r->guests[r->count++]->since = now;
@@ -248,12 +245,10 @@ static int report_missing(const struct reception *r, double deadline, struct err
 int rendezvous_accept(int listener, int own, int size, const struct secret_key *key,
                       double deadline, int *fds, char (*hosts)[64], struct error *err)
 {
-    struct reception *r = calloc(1, sizeof(*r));
+    struct reception *r = xcalloc(1, sizeof(*r));
     double until = clock_now() + deadline;
     int rc = 0, full = 0;
 
-    if (!r)
-        return error_set(err, "out of memory");
     *r = (struct reception){.listener = listener,
                             .own = own,
                             .size = size,
@@ -261,13 +256,13 @@ int rendezvous_accept(int listener, int own, int size, const struct secret_key *
                             .fds = fds,
                             .hosts = hosts,
                             .missing = size - own - 1};
-    while (rc == 0 && r->missing > 0) {
+    while (r->missing > 0) {
         double left = until - clock_now();
 
-        if (left <= 0)
-            rc = report_missing(r, deadline, err);
-        else
-            rc = serve_all(r, &full, left > 0.5 ? 500 : (int)(left * 1000) + 1, err);
+        rc = left > 0 ? serve_all(r, &full, left > 0.5 ? 500 : (int)(left * 1000) + 1, err)
+                      : report_missing(r, deadline, err);
+        if (rc)
+            break;
     }
     while (r->count > 0)
         dismiss(r, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A world of one rank: collectives are copies, and messages to itself are rejected. */
+#include "base/core/xmalloc.h"
 #include "self.h"
 
 #include <stdio.h>
@@ -13,16 +14,13 @@ static void self_close(struct comm *comm)
 static struct comm_group *self_group_create(struct comm *comm, const char *name, const int *ranks,
                                             int count, struct error *err)
 {
-    struct comm_group *group = calloc(1, sizeof(*group));
+    struct comm_group *group;
 
-    if (!group || count > 1 || (count == 1 && ranks[0] != 0)) {
-        if (group)
-            error_bug(err, "group %s: there is only rank 0", name);
-        else
-            error_set(err, "out of memory");
-        free(group);
+    if (count > 1 || (count == 1 && ranks[0] != 0)) {
+        error_bug(err, "group %s: there is only rank 0", name);
         return NULL;
     }
+    group = xcalloc(1, sizeof(*group));
     group->comm = comm;
     snprintf(group->name, sizeof(group->name), "%s", name);
     group->size = count;
@@ -107,14 +105,13 @@ static void self_abort(struct comm *comm, const char *reason)
 
 struct comm *self_comm_open(const struct comm_options *options, struct error *err)
 {
-    struct comm *comm = malloc(sizeof(*comm));
+    struct comm *comm;
 
-    if (!comm || options->size != 1) {
-        error_set(err,
-                  comm ? "%d ranks need TCP or NCCL" : "out of memory", options->size);
-        free(comm);
+    if (options->size != 1) {
+        error_set(err, "%d ranks need TCP or NCCL", options->size);
         return NULL;
     }
+    comm = xmalloc(sizeof(*comm));
     *comm = (struct comm){
         .abi = COMM_ABI,
         .name = "self",

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/core/xmalloc.h"
 #include "star.h"
 #include "lib/clock.h"
 #include "socket.h"
@@ -48,28 +49,19 @@ static int peer_of(const struct star *star, int i)
 
 /* --- Beginning and end ----------------------------------------------------------------------- */
 
-static struct star *allocate(int rank, int size, struct error *err)
+static struct star *allocate(int rank, int size)
 {
-    struct star *star = calloc(1, sizeof(*star));
+    struct star *star = xcalloc(1, sizeof(*star));
     size_t count = rank == 0 ? (size_t)size : 2;
 
-    if (!star) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     star->rank = rank;
     star->size = size;
     star->epoll = star->wake = -1;
     pthread_mutex_init(&star->lock, NULL);
     pthread_mutex_init(&star->reading, NULL);
-    star->fds = malloc(count * sizeof(*star->fds));
-    star->hosts = calloc(count, sizeof(*star->hosts));
-    star->marks = calloc(count, sizeof(*star->marks));
-    if (!star->fds || !star->hosts || !star->marks) {
-        error_set(err, "out of memory");
-        star_destroy(star);
-        return NULL;
-    }
+    star->fds = xcalloc(count, sizeof(*star->fds));
+    star->hosts = xcalloc(count, sizeof(*star->hosts));
+    star->marks = xcalloc(count, sizeof(*star->marks));
     star->count = (int)count - 1;
     for (int i = 0; i < star->count; i++)
         star->fds[i] = -1;
@@ -98,11 +90,9 @@ static int follow_all(struct star *star, struct error *err)
 struct star *star_join(int rank, int size, const struct rendezvous_address *address, int listener,
                        double deadline, struct error *err)
 {
-    struct star *star = allocate(rank, size, err);
+    struct star *star = allocate(rank, size);
     int failed;
 
-    if (!star)
-        return NULL;
     if (rank == 0) {
         failed = rendezvous_accept(listener, 0, size, &address->key, deadline, star->fds,
                                    star->hosts, err);
@@ -375,9 +365,7 @@ static int collect_at(struct star *star, const void *part, void *all, size_t byt
     }
     if (root == 0)
         return receive_parts(star, part, all, bytes, until, err);
-    passing = malloc(together + 1);
-    if (!passing)
-        return error_set(err, "out of memory");
+    passing = xmalloc(together);
     rc = receive_parts(star, part, passing, bytes, until, err);
     if (rc == 0 && send_message(star, root - 1, DATA, passing, together, until))
         rc = lost(star, root - 1, errno, err);
@@ -503,12 +491,6 @@ void star_address(const struct star *star, char *text, size_t size)
         memmove(text, text + 7, strlen(text + 7) + 1);
     if (strncmp(text, "127.", 4) == 0 || strcmp(text, "::1") == 0)
         text[0] = '\0';
-}
-
-void star_set_silence(struct star *star, int seconds)
-{
-    for (int i = 0; i < star->count; i++)
-        rendezvous_set_silence(star->fds[i], seconds);
 }
 
 void star_abort(struct star *star, const char *reason)

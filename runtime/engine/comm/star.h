@@ -61,7 +61,4 @@ void star_abort(struct star *star, const char *reason);
  * address: then "". */
 void star_address(const struct star *star, char *text, size_t size);
 
-/* How many seconds a node may stay silent before it is considered lost (RENDEZVOUS_SILENCE). */
-void star_set_silence(struct star *star, int seconds);
-
 #endif

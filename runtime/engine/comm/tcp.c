@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The TCP backend for CPU ranks. All ranks connect to rank 0 (star.h), which also detects lost
  * ranks, and then connect to each other (mesh.h); collectives are in tcp_operations.c. */
+#include "base/core/xmalloc.h"
 #include "tcp_world.h"
 #include "base/core/log.h"
 
@@ -59,21 +60,14 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
                                        int count, struct error *err)
 {
     struct tcp_comm *comm = (struct tcp_comm *)base;
-    struct tcp_group *group = calloc(1, sizeof(*group));
+    struct tcp_group *group = xcalloc(1, sizeof(*group));
 
-    if (group) {
-        group->base.comm = base;
-        group->base.size = count;
-        snprintf(group->base.name, sizeof(group->base.name), "%s", name);
-        group->ranks = malloc(((size_t)count + 1) * sizeof(*group->ranks));
-        group->parts = malloc(((size_t)count + 1) * sizeof(*group->parts));
-    }
-    if (!group || !group->ranks || !group->parts) {
-        error_set(err, "out of memory");
-        if (group)
-            group_destroy(&group->base);
-        return NULL;
-    }
+    (void)err;
+    group->base.comm = base;
+    group->base.size = count;
+    snprintf(group->base.name, sizeof(group->base.name), "%s", name);
+    group->ranks = xcalloc((size_t)count, sizeof(*group->ranks));
+    group->parts = xcalloc((size_t)count, sizeof(*group->parts));
     for (int i = 0; i < count; i++) {
         group->ranks[i] = ranks[i];
         if (ranks[i] == base->rank)
@@ -201,12 +195,8 @@ __attribute__((visibility("default"))) comm_backend_open_function comm_backend_o
 
 struct comm *comm_backend_open(const struct comm_options *options, struct error *err)
 {
-    struct tcp_comm *comm = calloc(1, sizeof(*comm));
+    struct tcp_comm *comm = xcalloc(1, sizeof(*comm));
 
-    if (!comm) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     pthread_mutex_init(&comm->lock, NULL);
     comm->base = (struct comm){
         .abi = COMM_ABI,

@@ -4,6 +4,7 @@
  *
  * Sums are added in the order of the ranks, whatever the size: each element of a result is
  * ((part 0 + part 1) + part 2) + ..., computed by one rank or by all in the same way. */
+#include "base/core/xmalloc.h"
 #include "lib/clock.h"
 #include "tcp_reduce.h"
 #include "tcp_world.h"
@@ -93,13 +94,8 @@ static struct tcp_work *take_work(struct tcp_group *group)
     if (work)
         group->idle = work->next;
     else
-        work = malloc(sizeof(*work) + capacity(group) * sizeof(work->messages[0]));
-    if (work)
-        *work = (struct tcp_work){.count = 0};
-    else
-        tcp_fail(comm_of(group),
-                 "rank %d: out of memory; raise the memory limit of the job (sbatch --mem)",
-                 comm_of(group)->base.rank);
+        work = xmalloc(sizeof(*work) + capacity(group) * sizeof(work->messages[0]));
+    *work = (struct tcp_work){.count = 0};
     return work;
 }
 
@@ -396,8 +392,7 @@ static int poll_call(void *operands, int waits)
 
     if (!comm->failed && !c->work) {
         c->work = take_work(group_of(c));
-        if (c->work)
-            start(c);
+        start(c);
     }
     while (!comm->failed) {
         if (!proceed(group_of(c), c->work, c->phase, c->kind, waits))
@@ -436,8 +431,7 @@ static int poll_exchange(void *operands, int waits)
 
     if (!comm->failed && !c->work) {
         c->work = take_work(group);
-        if (c->work)
-            start_exchange(c);
+        start_exchange(c);
     }
     if (!comm->failed && !proceed(group, c->work, 0, EXCHANGE, waits))
         return 0;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/core/xmalloc.h"
 #include "watch.h"
 #include "lib/clock.h"
 #include "base/core/last_resort.h"
@@ -59,13 +60,9 @@ static void *follow(void *argument)
 struct watch *watch_begin(struct star *star, int rank, const struct watch_options *options,
                           struct error *err)
 {
-    struct watch *watch = calloc(1, sizeof(*watch));
+    struct watch *watch = xcalloc(1, sizeof(*watch));
     int rc;
 
-    if (!watch) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     watch->star = star;
     watch->rank = rank;
     watch->options = *options;

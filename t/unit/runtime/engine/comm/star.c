@@ -126,13 +126,20 @@ static int held_up(struct star *star, int rank)
     return rank == 1 ? until_failure(star, &err) : star_max(star, &number, 1, 60, &err) < 0;
 }
 
+/* How many seconds the other ends of all connections of this process may stay silent. */
+static void set_silence(int seconds)
+{
+    for (int fd = 3; fd < 256; fd++)
+        rendezvous_set_silence(fd, seconds);
+}
+
 /* Rank 3 does nothing for longer than a node may stay silent; its kernel answers. */
 static int stopped(struct star *star, int rank)
 {
     int64_t number = rank;
     struct error err;
 
-    star_set_silence(star, 1);
+    set_silence(1);
     for (int i = 0; i < 30; i++) {
         if (rank != 3 && star_check(star, &err))
             return 0;
@@ -350,7 +357,7 @@ static int play_silence(void)
         diag("%s", err.text);
         _exit(1);
     }
-    star_set_silence(star, 2);
+    set_silence(2);
     if (other == 0)
         for (;;)
             pause();
