@@ -43,18 +43,10 @@ ssize_t file_read_text_fd(int fd, char *text, size_t size);
 /* The same for the first line only, without its end. */
 ssize_t file_read_line(const char *path, char *line, size_t size);
 
-/* Read 'size' bytes at 'offset', retrying short reads. Returns the number of bytes read before the
- * end of the file, or -1 with errno set. */
-ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset);
-
 /* --- Write ----------------------------------------------------------------------------------- */
 
 /* Write 'size' bytes at 'offset'. Returns 0, or -1 with errno set. */
 int file_write_at(int fd, const void *data, size_t size, int64_t offset);
-
-/* Flush a file to disk, 32 MiB at a time, and call 'moved' after each step: a single fsync can take
- * minutes without any sign of progress. Returns 0, or -1 with errno set. */
-int file_flush(int fd, void (*moved)(void *context), void *context);
 
 enum file_write_flags {
     /* An existing file is kept, and the new one is dropped. */
@@ -75,19 +67,6 @@ int file_write_whole(const char *path, const void *data, size_t size, unsigned f
 
 /* --- Directories ----------------------------------------------------------------------------- */
 
-/* Create 'path' and its missing parents with permissions 'mode', as `mkdir -p` does. Returns 0, or
- * -1 with errno set. */
-int file_make_directories(const char *path, mode_t mode);
-
-/* To undo it after a failure: ask before how much of 'path' exists (the length of its longest
- * existing ancestor, or its own), and afterwards remove the directories that were created, as far
- * as they are empty. */
-size_t file_existing_length(const char *path);
-void file_remove_created(const char *path, size_t existing);
-
-/* Bytes free for this user in the file system of 'path', or -1 with errno set. */
-int64_t file_free_space(const char *path);
-
 /* Flush a directory's entries to disk, so that a rename in it survives a power failure. Does
  * nothing on file systems that do not support it. Returns 0 or -1. */
 int file_sync_directory(const char *path, struct error *err);
@@ -95,27 +74,11 @@ int file_sync_directory(const char *path, struct error *err);
 /* The same for the directory that contains 'path'. */
 int file_sync_parent(const char *path, struct error *err);
 
-/* NFS clients cache that a name does not exist. Opening the directory makes them ask the server. */
-void file_refresh_directory(const char *path);
-
 /* Take the kernel's lock on an open, writable file, waiting up to 'seconds' for another process to
  * release it. The lock belongs to the descriptor and ends when it is closed, or with the process.
  * Returns 0; 1 if another process still holds it; -1 with errno set if the file system has no
  * locks. */
 int file_lock(int fd, double seconds);
-
-/* Do two paths refer to the same file or directory? 0 if one of them does not exist. */
-int file_is_same(const char *path, const char *other);
-
-/* May a file operation that failed with errno 'number' succeed later without any change: a file
- * server is down, a disk is full, too many files are open? A path that does not exist or may not be
- * read is permanently wrong. */
-int file_error_may_pass(int number);
-
-/* 'err' is about a path that the user named. It becomes a usage error, unless errno says that the
- * operation may succeed later; set errno to 0 before a function that may fail without it. Returns
- * -1. */
-int file_path_error(struct error *err);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "files.h"
 #include "wiki_site.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gzip: one or more members. BGZF */
 #include "codec.h"
+#include "base/core/storage.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 /* xz: read as a stream or, with the index at the end of the file, block by block. That is how a
  * large file made with several threads (xz -T, pixz) is cut. */
 #include "codec.h"
+#include "base/core/storage.h"
 
 #include <lzma.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
  * chance once in 4 GB. A position is the start of a frame only if its chain of block headers leads
  * to another frame or to the end of the file. */
 #include "codec.h"
+#include "base/core/storage.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "data/preprocess/board.h"
 #include "lib/clock.h"
 #include "data/preprocess/disk.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "data/preprocess/step_guard.h"
 #include "base/core/log.h"
 #include "data/preprocess/work_files.h"

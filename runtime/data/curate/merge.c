@@ -5,6 +5,7 @@
 #include "data/dataset/data_identity.h"
 #include "data/preprocess/disk.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "data/dataset/indexed.h"
 #include "base/core/log.h"
 

@@ -5,6 +5,7 @@
 #include "lib/checksum.h"
 #include "lib/clock.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/heartbeat.h"
 #include "lib/lease.h"
 

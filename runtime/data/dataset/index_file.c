@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "index_private.h"
 
 #include <errno.h>

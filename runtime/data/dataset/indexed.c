@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "indexed.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 
 #include <errno.h>
 #include <fcntl.h>

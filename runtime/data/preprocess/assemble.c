@@ -5,6 +5,7 @@
 #include "columns.h"
 #include "data/dataset/data_identity.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "front.h"
 #include "data/dataset/idx_format.h"
 

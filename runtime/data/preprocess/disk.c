@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "disk.h"
+#include "base/core/storage.h"
 
 #include <errno.h>
 #include <stdarg.h>

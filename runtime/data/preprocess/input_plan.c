@@ -4,6 +4,7 @@
 #include "bytes.h"
 #include "disk.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/log.h"
 #include "data/corpus/wiki_site.h"
 

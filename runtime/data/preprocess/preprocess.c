@@ -5,7 +5,7 @@
 #include "lib/cpuset.h"
 #include "data/dataset/data_identity.h"
 #include "dictionary.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "step_guard.h"
 #include "run.h"
 #include "work_files.h"

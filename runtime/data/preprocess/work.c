@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "work.h"
+#include "base/core/storage.h"
 #include "lib/clock.h"
 #include "bytes.h"
 #include "work_files.h"

@@ -6,7 +6,7 @@
 #include "cutter.h"
 #include "data/preprocess/disk.h"
 #include "data/curate/documents.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/log.h"
 #include "data/curate/sections.h"
 #include "unigram_learn.h"

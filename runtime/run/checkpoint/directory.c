@@ -4,6 +4,7 @@
 #include "directory.h"
 #include "base/core/xmalloc.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "base/core/xmalloc.h"
 #include "lib/clock.h"
 #include "directory.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/half.h"
 #include "reshard.h"
 #include "scaling_file.h"

@@ -4,6 +4,7 @@
 #include "shard_file.h"
 #include "lib/checksum.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 
 #include <errno.h>
 #include <fcntl.h>

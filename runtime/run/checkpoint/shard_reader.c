@@ -4,7 +4,7 @@
 #include "lib/checksum.h"
 #include "base/core/xmalloc.h"
 #include "directory.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "shard_file.h"
 #include "base/core/threads.h"
 

@@ -2,6 +2,7 @@
 #include "tokenizer_files.h"
 #include "directory.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/json.h"
 
 #include <errno.h>

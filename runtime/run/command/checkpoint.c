@@ -2,7 +2,7 @@
 #include "commands.h"
 #include "run/exchange/convert.h"
 #include "run/checkpoint/directory.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "run/exchange/hf.h"
 #include "run/checkpoint/index.h"
 #include "base/core/option.h"

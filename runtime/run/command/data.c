@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "data_common.h"
 #include "data/dataset/data_identity.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "data/dataset/indexed.h"
 #include "base/core/log.h"
 #include "base/core/option.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "data/curate/lines.h"
 
 #include <stdio.h>

@@ -9,6 +9,7 @@
 #include "lib/parse.h"
 #include "run/image/get.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 
 #include <errno.h>
 #include <fcntl.h>

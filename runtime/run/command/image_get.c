@@ -3,7 +3,7 @@
 #include "run/image/get.h"
 #include "image.h"
 #include "container/enroot.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/log.h"
 #include "lib/parse.h"
 #include "container/scratch.h"

@@ -3,6 +3,7 @@
  * whole machine; which CPUs, GPUs and NICs belong to the pod is seen from its affinity and its
  * device files. */
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "launch.h"
 #include "base/core/log.h"
 #include "lib/node.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/gib.h"
 #include "lib/nearest.h"
 #include "lib/parse.h"

@@ -2,6 +2,7 @@
 #include "run/preflight/preflight.h"
 #include "commands.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "run/preflight/history.h"
 #include "base/core/log.h"
 #include "base/core/option.h"

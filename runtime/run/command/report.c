@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/log.h"
 #include "base/core/option.h"
 #include "base/core/memory_stream.h"

@@ -2,6 +2,7 @@
 /* megatron tokenize and megatron detokenize: text to token ids and back. */
 #include "commands.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/option.h"
 #include "lib/parse.h"
 #include "data/tokenizer/tokenizer_options.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/json_write.h"
 #include "base/core/log.h"
 #include "base/core/option.h"

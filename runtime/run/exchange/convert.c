@@ -5,6 +5,7 @@
 #include "run/checkpoint/shard_file.h"
 #include "fairseq_source.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "hf_config.h"
 #include "hf_private.h"
 #include "megatron_save.h"

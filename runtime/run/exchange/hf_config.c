@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf_config.h"
+#include "base/core/storage.h"
 #include "hf_families.h"
 #include "hf_masked.h"
 #include "lib/file.h"

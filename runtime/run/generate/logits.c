@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "logits.h"
+#include "base/core/storage.h"
 #include "lib/file.h"
 #include "base/core/xmalloc.h"
 

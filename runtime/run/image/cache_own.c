@@ -2,6 +2,7 @@
 /* What in a directory is this program's: a marker in the root says that it is a cache, and exact
  * names which files in it may be removed. */
 #include "cache_private.h"
+#include "base/core/storage.h"
 #include "shared_file.h"
 #include "container/sweep.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "get.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "lib/clock.h"
 #include "announce.h"
 #include "container/importer.h"

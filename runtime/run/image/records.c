@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The records of a cache: which image a name referred to. */
 #include "cache_private.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "lib/checksum.h"
 #include "shared_file.h"
 

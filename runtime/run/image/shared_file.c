@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shared_file.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "lib/owner.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "space.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "progress.h"
 
 #include <errno.h>

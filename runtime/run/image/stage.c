@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stage.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "lib/clock.h"
 #include "cache.h"
 #include "lib/checksum.h"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/json.h"
 #include "base/core/memory_stream.h"
 

@@ -15,6 +15,7 @@
 #include "lib/clock.h"
 #include "lib/file.h"
 #include "base/core/xmalloc.h"
+#include "base/core/storage.h"
 
 enum { DISK_BYTES = 8 << 20 };
 

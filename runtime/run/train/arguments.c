@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arguments_private.h"
 #include "data_files.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/json.h"
 #include "base/core/layout_options.h"
 #include "network.h"

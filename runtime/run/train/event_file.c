@@ -5,7 +5,7 @@
 #include "lib/clock.h"
 #include "base/core/crc.h"
 #include "event_file.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "message.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "feeds.h"
 #include "data/dataset/blend.h"
 #include "configure.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "run/checkpoint/tokenizer_files.h"
 #include "train.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "outputs.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "base/core/log.h"
 
 #include <math.h>

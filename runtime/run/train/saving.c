@@ -3,6 +3,7 @@
 #include "lib/clock.h"
 #include "run/checkpoint/directory.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 #include "run/checkpoint/index.h"
 #include "base/core/log.h"
 #include "run/checkpoint/tokenizer_files.h"

@@ -10,7 +10,7 @@
 #include "lib/clock.h"
 #include "data_record.h"
 #include "run/checkpoint/directory.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "run/exchange/hf.h"
 #include "base/core/log.h"
 #include "configure.h"

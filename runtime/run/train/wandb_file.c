@@ -6,7 +6,7 @@
 #include "append_file.h"
 #include "lib/clock.h"
 #include "base/core/crc.h"
-#include "lib/file.h"
+#include "base/core/storage.h"
 #include "message.h"
 
 #include <errno.h>

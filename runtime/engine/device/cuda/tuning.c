@@ -5,6 +5,7 @@
 #include "lib/checksum.h"
 #include "lib/clock.h"
 #include "lib/file.h"
+#include "base/core/storage.h"
 
 #include <dirent.h>
 #include <fcntl.h>
