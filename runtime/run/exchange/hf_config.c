@@ -3,7 +3,6 @@
 #include "base/core/storage.h"
 #include "hf_families.h"
 #include "hf_masked.h"
-#include "lib/file.h"
 #include "run/checkpoint/directory.h"
 
 #include <errno.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf.h"
 #include "base/core/storage.h"
-#include "lib/file.h"
 #include "hf_families.h"
 #include "hf_masked.h"
 
