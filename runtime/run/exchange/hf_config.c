@@ -44,8 +44,7 @@ static int read_any(struct json_value root, struct network *c, struct error *err
         json_type(quantized) != JSON_NULL)
         return error_set(err, "quantized weights (quantization_config) are not supported; get the "
                               "unquantized weights");
-    if (hf_keys_check(root, type, family && family->names == hf_family_of_type("llama")->names,
-                      family ? family->name : type, err) < 0)
+    if (hf_keys_check(root, type, family && !family->fields, family ? family->name : type, err) < 0)
         return -1;
     if (hf_masked_is_type(type)) {
         rc = hf_masked_read(root, type, c, err);
@@ -117,8 +116,10 @@ static void write_decoder(const struct network *c, const struct hf_family *famil
     json_close(json);
     json_put_string(json, "model_type", family->model_type);
     write_activation(c, json);
-    hf_fields_write(family->fields, c, json);
+    hf_fields_write(hf_family_fields(family), c, json);
     hf_write_rope_scaling(c, json);
+    if (family->more)
+        hf_fields_write(family->more, c, json);
     if (family->write)
         family->write(c, json);
     hf_write_real(json, "initializer_range", c->init_std);

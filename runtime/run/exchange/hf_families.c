@@ -166,6 +166,31 @@ static const struct hf_field llama_fields[] = {
     {0},
 };
 
+/* What some of the others have in addition. */
+static const struct hf_field mistral_fields[] = {
+    HF_FIELD("sliding_window", HF_SIZE_OR_NULL, window, 0),
+    {0},
+};
+
+static const struct hf_field phi3_fields[] = {
+    WRITTEN_ONLY("partial_rotary_factor", HF_REAL, rotary_percent),
+    CONSTANT("pad_token_id", "null"),
+    HF_FIELD("sliding_window", HF_SIZE_OR_NULL, window, 0),
+    {0},
+};
+
+static const struct hf_field olmo_fields[] = {
+    CONSTANT("pad_token_id", "null"),
+    HF_FIELD("clip_qkv", HF_CAP, qkv_clip, 0),
+    {0},
+};
+
+/* OLMo 2 and Gemma. */
+static const struct hf_field no_padding[] = {
+    CONSTANT("pad_token_id", "null"),
+    {0},
+};
+
 /* --- Other settings --------------------------------------------------------------------------- */
 
 /* transformers' names of activation functions; several have more than one. */
@@ -276,12 +301,9 @@ static int read_llama(const struct hf_family *family, struct json_value root, st
 static int read_mistral(const struct hf_family *family, struct json_value root, struct network *c,
                         struct error *err)
 {
-    int64_t window;
+    int64_t window = c->window;
 
-    if (read_llama(family, root, c, err) < 0 || hf_read_width(family, root, c, err) < 0)
-        return -1;
-    window = c->window;
-    if (hf_read_layer_types(root, c, err) < 0)
+    if (read_llama(family, root, c, err) < 0 || hf_read_layer_types(root, c, err) < 0)
         return -1;
     return c->window == window && c->window_every == 0
                ? 0
@@ -289,13 +311,6 @@ static int read_mistral(const struct hf_family *family, struct json_value root, 
                            "layer_types differs from sliding_window, which %s has in all layers or "
                            "in none; use another model",
                            family->name);
-}
-
-static void write_phi3(const struct network *c, struct json_writer *json)
-{
-    hf_write_real(json, "partial_rotary_factor", c->rotary_percent);
-    json_put_string(json, "pad_token_id", NULL);
-    hf_write_window(c, json);
 }
 
 /* Sliding windows of Qwen are off unless use_sliding_window; without layer_types, the first
@@ -333,7 +348,7 @@ static void write_qwen(const struct network *c, struct json_writer *json)
 {
     json_put_bool(json, "use_sliding_window", c->window > 0);
     json_put_integer(json, "max_window_layers", c->window > 0 ? 0 : c->shape.layers);
-    hf_write_window(c, json);
+    hf_fields_write(mistral_fields, c, json);
     if (c->window > 0)
         hf_write_layer_types(c, json);
 }
@@ -343,26 +358,12 @@ static int read_olmo(const struct hf_family *family, struct json_value root, str
 {
     struct json_value clip;
 
-    if (read_llama(family, root, c, err) < 0 ||
-        hf_read_real_or_null(root, "clip_qkv", 0, &c->qkv_clip, err) < 0)
+    if (read_llama(family, root, c, err) < 0)
         return -1;
     return c->qkv_clip > 0 || json_member(root, "clip_qkv", &clip) < 0 ||
                    json_type(clip) == JSON_NULL
                ? 0
                : error_set(err, "clip_qkv must be null or greater than 0");
-}
-
-static void write_olmo(const struct network *c, struct json_writer *json)
-{
-    json_put_string(json, "pad_token_id", NULL);
-    hf_write_cap(json, "clip_qkv", c->qkv_clip);
-}
-
-/* OLMo 2 and Gemma. */
-static void write_no_padding(const struct network *c, struct json_writer *json)
-{
-    (void)c;
-    json_put_string(json, "pad_token_id", NULL);
 }
 
 static int read_olmo3(const struct hf_family *family, struct json_value root, struct network *c,
@@ -465,9 +466,6 @@ static const struct hf_family families[] = {
         .class = "LlamaForCausalLM",
         .vocabulary = 32000,
         .allowed = ANY_HEADS,
-        .names = llama_names,
-        .fields = llama_fields,
-        .read = read_llama,
     },
     {
         .architecture = ARCHITECTURE_MISTRAL,
@@ -476,13 +474,11 @@ static const struct hf_family families[] = {
         .class = "MistralForCausalLM",
         .vocabulary = 32000,
         .allowed = ANY_HEADS | HF_WINDOW | HF_SCALED_WINDOWS,
-        .names = llama_names,
-        .fields = llama_fields,
         .usual = {{"num_key_value_heads", 8},
                   {"max_position_embeddings", 131072},
                   {"sliding_window", 4096}},
+        .more = mistral_fields,
         .read = read_mistral,
-        .write = hf_write_window,
     },
     {
         .architecture = ARCHITECTURE_QWEN2,
@@ -491,8 +487,6 @@ static const struct hf_family families[] = {
         .class = "Qwen2ForCausalLM",
         .required = HF_QKV_BIAS,
         .allowed = ANY_HEADS | HF_WINDOW | HF_SCALED_WINDOWS | HF_SOME_WINDOWS,
-        .names = llama_names,
-        .fields = llama_fields,
         .usual = {{"num_key_value_heads", 32},
                   {"max_position_embeddings", 32768},
                   {"sliding_window", 4096}},
@@ -506,8 +500,6 @@ static const struct hf_family families[] = {
         .class = "Qwen3ForCausalLM",
         .required = HF_QK_NORM,
         .allowed = ANY_HEADS | HF_WINDOW | HF_SCALED_WINDOWS | HF_SOME_WINDOWS,
-        .names = llama_names,
-        .fields = llama_fields,
         .usual = {{"num_key_value_heads", 32},
                   {"head_dim", 128},
                   {"max_position_embeddings", 32768},
@@ -521,12 +513,10 @@ static const struct hf_family families[] = {
         .model_type = "phi3",
         .class = "Phi3ForCausalLM",
         .allowed = HF_TIED | HF_GROUPED | HF_WIDE | HF_WINDOW | HF_PARTIAL_ROTARY,
-        .names = llama_names,
-        .fields = llama_fields,
         .overrides = phi3_overrides,
+        .more = phi3_fields,
         .usual = {{"max_position_embeddings", 4096}, {"rms_norm_eps", 1e-5}},
         .read = read_mistral,
-        .write = write_phi3,
     },
     {
         .architecture = ARCHITECTURE_GPT_NEOX,
@@ -547,10 +537,8 @@ static const struct hf_family families[] = {
         .vocabulary = 50304,
         .required = HF_LAYER_NORM | HF_PLAIN_NORM,
         .allowed = ANY_HEADS | HF_CLIPPED,
-        .names = llama_names,
-        .fields = llama_fields,
+        .more = olmo_fields,
         .read = read_olmo,
-        .write = write_olmo,
     },
     {
         .architecture = ARCHITECTURE_OLMO2,
@@ -559,11 +547,8 @@ static const struct hf_family families[] = {
         .class = "Olmo2ForCausalLM",
         .required = HF_OUTPUT_NORM | HF_QK_NORM_ALL,
         .allowed = ANY_HEADS,
-        .names = llama_names,
-        .fields = llama_fields,
-        .read = read_llama,
         .usual = {{"rms_norm_eps", 1e-5}},
-        .write = write_no_padding,
+        .more = no_padding,
     },
     {
         .architecture = ARCHITECTURE_OLMO3,
@@ -572,8 +557,6 @@ static const struct hf_family families[] = {
         .class = "Olmo3ForCausalLM",
         .required = HF_OUTPUT_NORM | HF_QK_NORM_ALL,
         .allowed = ANY_HEADS | HF_WINDOW | HF_SOME_WINDOWS | HF_LOCAL_BASE | HF_PLAIN_WINDOWS,
-        .names = llama_names,
-        .fields = llama_fields,
         .usual = {{"rms_norm_eps", 1e-5},
                   {"rope_theta", 500000},
                   {"rope_local_base_freq", 500000},
@@ -588,15 +571,13 @@ static const struct hf_family families[] = {
         .class = "GemmaForCausalLM",
         .required = HF_GEGLU | HF_SCALED_EMBEDDING,
         .allowed = ANY_HEADS,
-        .names = llama_names,
-        .fields = llama_fields,
         .minus_one = 1,
         .usual = {{"num_key_value_heads", 16},
                   {"head_dim", 256},
                   {"max_position_embeddings", 8192},
                   {"tie_word_embeddings", 1}},
         .read = read_gemma,
-        .write = write_no_padding,
+        .more = no_padding,
     },
     {
         .architecture = ARCHITECTURE_GEMMA2,
@@ -606,8 +587,6 @@ static const struct hf_family families[] = {
         .required = HF_GEGLU | HF_SCALED_EMBEDDING | HF_BOTH_NORMS,
         .allowed = ANY_HEADS | HF_SCALED_WINDOWS | HF_SCORES_CAPPED | HF_LOGITS_CAPPED | HF_WINDOW |
                    HF_SOME_WINDOWS | HF_SCORES_SCALED,
-        .names = llama_names,
-        .fields = llama_fields,
         .overrides = gemma_overrides,
         .minus_one = 1,
         .usual = {{"num_key_value_heads", 4},
@@ -626,8 +605,6 @@ static const struct hf_family families[] = {
         .required = HF_GEGLU | HF_SCALED_EMBEDDING | HF_BOTH_NORMS | HF_QK_NORM,
         .allowed = ANY_HEADS | HF_PLAIN_WINDOWS | HF_LOGITS_CAPPED | HF_WINDOW | HF_SOME_WINDOWS |
                    HF_SCORES_SCALED | HF_LOCAL_BASE,
-        .names = llama_names,
-        .fields = llama_fields,
         .overrides = gemma_overrides,
         .minus_one = 1,
         .usual = {{"num_key_value_heads", 4},
@@ -657,6 +634,16 @@ const struct hf_family *hf_family_of_type(const char *model_type)
     return NULL;
 }
 
+const struct hf_name *hf_family_names(const struct hf_family *family)
+{
+    return family->names ? family->names : llama_names;
+}
+
+const struct hf_field *hf_family_fields(const struct hf_family *family)
+{
+    return family->fields ? family->fields : llama_fields;
+}
+
 int hf_family_read(const struct hf_family *family, struct json_value root, struct network *c,
                    struct error *err)
 {
@@ -664,7 +651,8 @@ int hf_family_read(const struct hf_family *family, struct json_value root, struc
 
     c->architecture = family->architecture;
     c->layernorm_1p = family->minus_one;
-    if (hf_fields_read(family->fields, family->usual, root, c, err) < 0)
+    if (hf_fields_read(hf_family_fields(family), family->usual, root, c, err) < 0 ||
+        (family->more && hf_fields_read(family->more, family->usual, root, c, err) < 0))
         return -1;
     hf_features_set(family->required, c);
     if (s->query_groups == 0)
@@ -673,7 +661,7 @@ int hf_family_read(const struct hf_family *family, struct json_value root, struc
         s->kv_channels = s->hidden / s->heads;
     if (s->ffn_hidden == 0)
         s->ffn_hidden = 4 * s->hidden;
-    if (family->read(family, root, c, err) < 0)
+    if ((family->read ? family->read : read_llama)(family, root, c, err) < 0)
         return -1;
     return hf_family_check(family, c, err);
 }

@@ -52,13 +52,13 @@ struct hf_family {
     int64_t vocabulary;         /* size of the usual one, whose special tokens are the defaults */
     unsigned required, allowed; /* features */
 
-    /* Tensors: a table and what differs from it, see hf_map_names. */
+    /* Tensors: a table (NULL: Llama's) and what differs from it. */
     const struct hf_name *names, *overrides;
     int minus_one; /* norm weights w are stored as w - 1 */
 
-    /* config.json: settings that are members of a network, what absent ones mean here, and
-     * functions for the others, which may be NULL. */
-    const struct hf_field *fields;
+    /* config.json: settings that are members of a network (NULL: Llama's) and more of them, what
+     * absent ones mean here, and functions for all others (NULL: Llama's, none). */
+    const struct hf_field *fields, *more;
     struct hf_usual usual[8];
     int (*read)(const struct hf_family *family, struct json_value root, struct network *network,
                 struct error *err);
@@ -67,6 +67,8 @@ struct hf_family {
 
 const struct hf_family *hf_family_at(size_t index);
 const struct hf_family *hf_family_of_type(const char *model_type);
+const struct hf_name *hf_family_names(const struct hf_family *family);
+const struct hf_field *hf_family_fields(const struct hf_family *family);
 
 /* Read the settings of a family; those that it does not set are unchanged. Layers that its
  * architecture cannot have are an error. */
@@ -95,13 +97,8 @@ void hf_write_rope_parameters(const struct network *network, struct json_writer 
 /* The base of layers with a window. */
 double hf_local_base(const struct network *network);
 
-/* hf_windows.c: "sliding_window"; null means none. */
-int hf_read_width(const struct hf_family *family, struct json_value root, struct network *network,
-                  struct error *err);
-void hf_write_window(const struct network *network, struct json_writer *json);
-
-/* Which layers have the window. By default it is every layer but those whose number is a multiple
- * of window_every. */
+/* hf_windows.c: which layers have the window. By default it is every layer but those whose number
+ * is a multiple of window_every. */
 int hf_read_layer_types(struct json_value root, struct network *network, struct error *err);
 void hf_write_layer_types(const struct network *network, struct json_writer *json);
 

@@ -158,8 +158,13 @@ void hf_fields_write(const struct hf_field *fields, const struct network *networ
         if (f->use == HF_READ_ONLY)
             continue;
         switch (f->kind) {
-        case HF_SIZE:
         case HF_SIZE_OR_NULL:
+            if (*(const int64_t *)at == 0) {
+                json_put_string(json, f->key, NULL);
+                break;
+            }
+            /* fall through */
+        case HF_SIZE:
         case HF_COUNT:
             json_put_integer(json, f->key, *(const int64_t *)at);
             break;

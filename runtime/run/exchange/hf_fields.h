@@ -10,7 +10,7 @@
 
 enum hf_kind {
     HF_SIZE,         /* a positive integer */
-    HF_SIZE_OR_NULL, /* null is read as 0 */
+    HF_SIZE_OR_NULL, /* null stands for 0 */
     HF_COUNT,        /* an integer from 0 on */
     HF_REAL,         /* written as Python writes a float: transformers takes no integer instead */
     HF_REAL_OR_NULL, /* null is read as 0 */

@@ -66,7 +66,7 @@ int hf_map_of(const struct network *c, struct hf_map *map, struct error *err)
     map->family = found;
     map->name = found->name;
     map->offset = c->layernorm_1p - found->minus_one;
-    set_names(map, found->names, found->overrides);
+    set_names(map, hf_family_names(found), found->overrides);
     return 0;
 }
 

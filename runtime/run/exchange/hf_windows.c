@@ -52,34 +52,21 @@ int hf_read_layer_types(struct json_value root, struct network *c, struct error 
                                           "model has no sliding_window");
 }
 
-int hf_read_width(const struct hf_family *family, struct json_value root, struct network *c,
-                  struct error *err)
-{
-    int64_t usual = hf_is_null(root, "sliding_window")
-                        ? 0
-                        : (int64_t)hf_usual(family->usual, "sliding_window", 0);
-
-    return hf_read_size(root, "sliding_window", usual, &c->window, err);
-}
-
 int hf_read_window(const struct hf_family *family, struct json_value root, struct network *c,
                    struct error *err)
 {
-    if (hf_read_width(family, root, c, err) < 0 || hf_read_layer_types(root, c, err) < 0)
+    int64_t usual = (int64_t)hf_usual(family->usual, "sliding_window", 0);
+
+    if (hf_is_null(root, "sliding_window"))
+        usual = 0;
+    if (hf_read_size(root, "sliding_window", usual, &c->window, err) < 0 ||
+        hf_read_layer_types(root, c, err) < 0)
         return -1;
     /* Nothing of its own that a layer would use. */
     if (c->window == 0 ||
         (c->rope_scaling.kind == ROPE_PLAIN && c->local_rotary_base == c->shape.rotary_base))
         c->local_rotary_base = 0;
     return 0;
-}
-
-void hf_write_window(const struct network *c, struct json_writer *json)
-{
-    if (c->window > 0)
-        json_put_integer(json, "sliding_window", c->window);
-    else
-        json_put_string(json, "sliding_window", NULL);
 }
 
 void hf_write_window_and_layers(const struct network *c, struct json_writer *json)

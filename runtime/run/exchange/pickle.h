@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Python pickles, read without executing anything: a value that would be created by a call is kept
- * as a record of the callable and its arguments. Values live as long as their pickle, and strings
- * as long as the bytes it was read from. Memory use is limited to a fixed multiple of these bytes.
- * Values may refer to each other in cycles: look up values by name, and never walk them recursively
- * without a limit. */
+/* Python pickles of protocols 2 to 5, read without executing anything: a value that would be
+ * created by a call is kept as a record of the callable and its arguments. Values live as long as
+ * their pickle, and strings as long as the bytes it was read from. Memory use is limited to a fixed
+ * multiple of these bytes. Values may refer to each other in cycles: look up values by name, and
+ * never walk them recursively without a limit. */
 #ifndef MEGATRON_PICKLE_H
 #define MEGATRON_PICKLE_H
 

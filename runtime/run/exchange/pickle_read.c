@@ -2,6 +2,7 @@
 #include "pickle_private.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,20 +89,6 @@ static int take_line(struct machine *m, struct pickle_text *text)
     return 0;
 }
 
-/* Read a line as the text of a number, NUL-terminated. */
-static int take_digits(struct machine *m, char out[64])
-{
-    struct pickle_text line;
-
-    if (take_line(m, &line) < 0)
-        return -1;
-    if (line.length >= 64)
-        return fail(m, "a number is too long");
-    memcpy(out, line.at, line.length);
-    out[line.length] = '\0';
-    return 0;
-}
-
 /* --- Operations: each group returns 1 for one of its own, 0 for another, -1 for an error ------ */
 
 static int push_integer(struct machine *m, enum pickle_type type, int64_t number)
@@ -142,20 +129,19 @@ static int push_long(struct machine *m, uint64_t size)
     return push(m, value);
 }
 
-static int push_text_number(struct machine *m, int op)
+/* Python 2 writes an integer of more than 32 bits as a line of text. */
+static int push_text_integer(struct machine *m)
 {
+    struct pickle_text line;
     char text[64], *end;
     long long number;
 
-    if (take_digits(m, text) < 0)
+    if (take_line(m, &line) < 0)
         return -1;
-    if (op == 'F')
-        return push_real(m, strtod(text, NULL));
-    if (op == 'I' && (strcmp(text, "00") == 0 || strcmp(text, "01") == 0))
-        return push_integer(m, PICKLE_BOOL, text[1] - '0');
+    snprintf(text, sizeof(text), "%.*s", (int)(line.length < 64 ? line.length : 63), line.at);
     errno = 0;
     number = strtoll(text, &end, 10);
-    if (end == text || (*end != '\0' && strcmp(end, "L") != 0) || errno == ERANGE)
+    if (end == text || *end != '\0' || errno == ERANGE)
         return fail(m, "invalid number");
     return push_integer(m, PICKLE_INTEGER, number);
 }
@@ -196,10 +182,8 @@ static int run_number(struct machine *m, int op)
         return take_number(m, op == 0x8a ? 1 : 4, &n) < 0 ? -1 : push_long(m, n);
     case 'G':
         return push_binary_real(m);
-    case 'F':
     case 'I':
-    case 'L':
-        return push_text_number(m, op);
+        return push_text_integer(m);
     default:
         return 0;
     }
@@ -210,10 +194,9 @@ static int run_string(struct machine *m, int op)
     /* Number of bytes that encode the length. */
     static const struct {
         int op, size;
-    } rows[] = {{'T', 4},  {'U', 1},  {'X', 4},  {'B', 4}, {'C', 1}, {0x8c, 1},
-                {0x8d, 8}, {0x8e, 8}, {0x96, 8}, {'S', 0}, {'V', 0}};
+    } rows[] = {{'T', 4},  {'U', 1},  {'X', 4},  {'B', 4}, {'C', 1},
+                {0x8c, 1}, {0x8d, 8}, {0x8e, 8}, {0x96, 8}};
     struct pickle_value *value;
-    struct pickle_text text;
     const unsigned char *bytes;
     uint64_t length;
     size_t i = 0;
@@ -222,19 +205,10 @@ static int run_string(struct machine *m, int op)
         i++;
     if (i == sizeof(rows) / sizeof(rows[0]))
         return 0;
-    if (rows[i].size == 0) {
-        if (take_line(m, &text) < 0)
-            return -1;
-        /* 'S' is quoted; escapes are left as they are. */
-        if (op == 'S' && text.length >= 2)
-            text = (struct pickle_text){text.at + 1, text.length - 2};
-    } else {
-        if (take_number(m, rows[i].size, &length) < 0 || take(m, length, &bytes) < 0)
-            return -1;
-        text = (struct pickle_text){(const char *)bytes, (size_t)length};
-    }
+    if (take_number(m, rows[i].size, &length) < 0 || take(m, length, &bytes) < 0)
+        return -1;
     value = pickle_new(m->pickle, PICKLE_STRING);
-    value->text = text;
+    value->text = (struct pickle_text){(const char *)bytes, (size_t)length};
     return push(m, value);
 }
 
@@ -356,26 +330,20 @@ static int recall(struct machine *m, uint64_t number)
 
 static int run_memo(struct machine *m, int op)
 {
-    static const char ops[] = "pqrghj";
-    static const int sizes[] = {0, 1, 4, 0, 1, 4};
-    const char *found = op && op < 128 ? strchr(ops, op) : NULL;
     uint64_t number;
-    char text[64], *end;
 
-    if (op == 0x94)
+    switch (op) {
+    case 0x94:
         return remember(m, m->memo.count);
-    if (!found)
+    case 'q':
+    case 'r':
+        return take_number(m, op == 'q' ? 1 : 4, &number) < 0 ? -1 : remember(m, number);
+    case 'h':
+    case 'j':
+        return take_number(m, op == 'h' ? 1 : 4, &number) < 0 ? -1 : recall(m, number);
+    default:
         return 0;
-    if (sizes[found - ops] == 0) {
-        if (take_digits(m, text) < 0)
-            return -1;
-        number = strtoull(text, &end, 10);
-        if (end == text || *end != '\0')
-            return fail(m, "invalid number");
-    } else if (take_number(m, sizes[found - ops], &number) < 0) {
-        return -1;
     }
-    return found - ops < 3 ? remember(m, number) : recall(m, number);
 }
 
 static int push_global(struct machine *m, struct pickle_text module, struct pickle_text name)
