@@ -85,7 +85,7 @@ for i in ${MATRIX:-$(seq 0 $((n - 1)))}; do
         # shellcheck disable=SC2086
         train ${layouts[j]} --load from
         close "$expected" "$(losses)"
-        ok "saved by ${layouts[i]}, gone on with by ${layouts[j]}" ||
+        ok "saved by ${layouts[i]}, continued by ${layouts[j]}" ||
             { diag "expected" $expected; diag "got     " "$(losses)"; diag "$(tail -n 5 <<<"$out")"; }
     done
 done

@@ -70,12 +70,12 @@ int directory_abandon(const char *path, int64_t iteration, char to[PATH_MAX], st
  * a save was killed between two renames, on a file system without atomic exchange. */
 int directory_restore(const char *path, struct error *err);
 
-/* Remove what unfinished saves left behind; call only while holding the lock. Entries that cannot
- * be removed are handled as above. */
+/* Remove what unfinished saves left behind; call only while holding the lock. If one entry cannot
+ * be removed, the others are, and 'err' names the first. */
 int directory_clean(const char *path, struct error *err);
 
-/* Does 'directory' contain a Megatron-LM checkpoint, or is it one? If so, returns -1 with the
- * remedy, otherwise 0, and 'err' is unchanged. */
+/* If 'directory' is or contains a Megatron-LM checkpoint, returns -1 with an error that says to
+ * import it. Otherwise returns 0 and leaves 'err' unchanged. */
 int directory_check_megatron(const char *directory, struct error *err);
 
 #endif

@@ -101,7 +101,7 @@ int index_fault(int number, struct error *err);
 int index_read(struct checkpoint_index *index, const char *text, size_t size, const char *name,
                struct error *err);
 
-/* The same for the file in 'directory'. */
+/* Read and check the index in 'directory'. */
 int index_load(struct checkpoint_index *index, const char *directory, struct error *err);
 
 /* The index of the tensor called 'name', or -1. */

@@ -89,7 +89,8 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
     return 0;
 }
 
-/* An array whose first elements are in host memory. One of 16 bits is rounded in 'from'. */
+/* Copy an array, whose first elements are in host memory, to its destination. The values of a
+ * 16-bit array are rounded in 'from'. */
 static void upload_array(struct checkpoint *c, enum device_type type, void *here, void *host,
                          float *from)
 {
@@ -394,9 +395,8 @@ static int goes_on(const struct checkpoint *c)
     return c->config.save && file_is_same(c->config.load, c->config.save);
 }
 
-/* Are later checkpoints in --save those that the run leaves behind? So they are if it goes back
- * with
- * --ckpt-step, or if it saves to a copy of the directory that it loads from. */
+/* Does the run abandon the later checkpoints in --save? It does if it goes back with --ckpt-step,
+ * or if --save is a copy of the directory that it loads from. */
 static int leaves_later(const struct checkpoint *c, int64_t iteration)
 {
     char path[PATH_MAX];

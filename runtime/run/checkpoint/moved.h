@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-/* Count a step; NULL: nobody watches. */
+/* Count a step; NULL: progress is not watched. */
 static inline void moved_count(atomic_int_fast64_t *moved)
 {
     if (moved)

@@ -17,12 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Seconds; shorter waits are those of small trials. */
+/* Seconds. A shorter wait is not worth a warning. */
 static const double WORTH_A_WARNING = 0.5;
 
 /* --- The thread ------------------------------------------------------------------------------ */
 
-/* Are there fp16 weights only? Then the snapshot has them in the second half of each bucket's part.
+/* Does the run have fp16 weights without master weights? The snapshot then holds them in the second
+ * half of each bucket's part.
  */
 static int has_half(const struct checkpoint *c)
 {
@@ -84,7 +85,8 @@ static int write_index(struct checkpoint *c, const struct index_scales *scales, 
     return rc;
 }
 
-/* For the next run in that directory: how long before its end it must save. */
+/* Record the duration: the next run in this directory derives from it how long before its end it
+ * must save. */
 static void write_seconds(const struct checkpoint *c)
 {
     struct error ignored;
@@ -106,7 +108,7 @@ static int commit(struct checkpoint *c, struct error *err)
     if (write_index(c, &scales, err) < 0)
         return -1;
     moved_count(&c->moved);
-    /* Before what this run saves could replace what it abandoned. */
+    /* Move abandoned checkpoints away before this save can replace one of them. */
     if (c->back_to >= 0 && directory_abandon(c->config.save, c->back_to, c->abandoned, err) < 0)
         return -1;
     c->back_to = -1;
@@ -190,8 +192,8 @@ static void give_job(struct checkpoint *c, enum phase job)
 
 /* --- A save ---------------------------------------------------------------------------------- */
 
-/* The elements of an array that are in host memory, and those on the device. Those of 16 bits fill
- * the second half of the array's part of the snapshot. */
+/* Copy the elements of an array, from host memory and from the device. 16-bit elements go to the
+ * second half of the array's part of the snapshot. */
 static void copy_array(const struct checkpoint *c, float *part, enum device_type type,
                        const void *here, const void *host)
 {

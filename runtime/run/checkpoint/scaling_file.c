@@ -110,7 +110,7 @@ static int check(const struct file_bytes *bytes, const char *path,
     return 0;
 }
 
-/* The last steps of both histories are the same; the entry to replace next is the first. */
+/* Align the last steps of both histories; the entry to replace next is the first. */
 static void take_over(const struct scaling_rules *rules, const struct scaling_found *found,
                       const char *numbers, float *kept)
 {

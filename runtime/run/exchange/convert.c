@@ -196,7 +196,7 @@ static int import(const struct source *source, const char *from, const char *dir
     return rc;
 }
 
-/* What a source lacks or has twice, it usually lost on its way. */
+/* A source with missing or duplicate parts was usually damaged while it was copied. */
 static int import_failed(struct error *err)
 {
     return error_advise(err, "copy the checkpoint again from its source");

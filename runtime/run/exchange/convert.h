@@ -12,12 +12,12 @@
  * in the Hugging Face directory 'from'. */
 int convert_import_hf(const char *from, const char *directory, struct error *err);
 
-/* The same from a Megatron-LM checkpoint, see megatron_source.h. 'said' describes how it was
- * interpreted. */
+/* Import a Megatron-LM checkpoint in the same way, see megatron_source.h. 'said' describes how it
+ * was interpreted. */
 int convert_import_megatron(const char *from, const char *directory,
                             const struct megatron_hints *hints, char said[200], struct error *err);
 
-/* The same from a model of fairseq; 'heads' as in fairseq_source.h. */
+/* Import a model of fairseq in the same way; 'heads' is described in fairseq_source.h. */
 int convert_import_fairseq(const char *from, const char *directory, int64_t heads,
                            struct error *err);
 

@@ -55,8 +55,8 @@ static int is_ours(const char *name)
 
 /* --- The check ------------------------------------------------------------------------------- */
 
-/* Is it what an export of this model writes, in whichever type? Dropout is a setting of training:
- * the steps since an earlier export may have been trained with another one. */
+/* Is it what an export of this model in any type would write? Dropout may differ: it is a setting
+ * of training, and may have changed since an earlier export. */
 static int is_our_config(const char *directory, const struct file_bytes *found,
                          const struct model_config *config, struct error *err)
 {
@@ -222,7 +222,7 @@ static int remove_one(const char *directory, const char *name, struct error *err
     return file_sync_directory(directory, err);
 }
 
-/* The new files are in use under the other names: give them the usual ones, too. A file system
+/* The new files are in use under other names: link them to the usual names as well. A file system
  * without hard links keeps the other names. */
 static int link_usual(const struct hf_files *files, const char *directory)
 {
@@ -276,7 +276,7 @@ int hf_files_commit(const struct hf_files *files, const char *directory,
         return -1;
     if (remove_one(directory, several ? WHOLE_NAME : INDEX_JSON, err) < 0)
         return -1;
-    /* Whoever loads the directory now gets the new weights. */
+    /* From here on, a reader of the directory gets the new weights. */
     if (next && link_usual(files, directory) == 0) {
         next = 0;
         if (write_index(files, directory, next, err) < 0)

@@ -412,7 +412,7 @@ static int read_gemma(const struct hf_family *family, struct json_value root, st
     if ((third && hf_read_size(root, "sliding_window_pattern", c->window_every, &c->window_every,
                                err) < 0) ||
         hf_read_real(root, "query_pre_attn_scalar", 256, &scalar, err) < 0 ||
-        /* transformers' Gemma 3 has this setting, too, and does not use it. */
+        /* transformers' Gemma 3 also has this setting, but does not use it. */
         (!third && hf_read_real_or_null(root, "attn_logit_softcapping", 50, &c->attention_softcap,
                                         err) < 0) ||
         hf_read_real_or_null(root, "final_logit_softcapping", third ? 0 : 30, &c->logit_softcap,

@@ -36,9 +36,9 @@ enum hf_feature {
     HF_PLAIN_NORM = 1 << 23,
     HF_CLIPPED = 1 << 24,
     HF_LOGITS_CAPPED = 1 << 25,
-    HF_SCALED = 1 << 26,         /* rotations */
-    HF_SCALED_WINDOWS = 1 << 27, /* those of layers with a window, too */
-    HF_PLAIN_WINDOWS = 1 << 28,  /* or not */
+    HF_SCALED = 1 << 26,         /* scaled rotations */
+    HF_SCALED_WINDOWS = 1 << 27, /* layers with a window have them as well */
+    HF_PLAIN_WINDOWS = 1 << 28,  /* layers with a window do not */
 };
 
 /* Of OLMo 1's norms; its config.json does not have it. */
@@ -102,8 +102,8 @@ double hf_local_base(const struct network *network);
 int hf_read_layer_types(struct json_value root, struct network *network, struct error *err);
 void hf_write_layer_types(const struct network *network, struct json_writer *json);
 
-/* Both. Families that are written with a list of layers need a number as the width even if no layer
- * uses it. */
+/* Width and layers. transformers needs a number as the width of families whose layers are listed,
+ * even if no layer uses it. */
 int hf_read_window(const struct hf_family *family, struct json_value root, struct network *network,
                    struct error *err);
 void hf_write_window_and_layers(const struct network *network, struct json_writer *json);

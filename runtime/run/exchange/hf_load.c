@@ -122,7 +122,7 @@ static int is_known(const struct hf_name *table, const char *name, const struct 
     return 0;
 }
 
-/* Both are stored although the model uses one matrix for both. */
+/* Tied embeddings that are stored twice must be equal. */
 static int check_tied(const struct hf_name *table, const struct safetensors *tensors,
                       const struct safetensor *head, struct error *err)
 {

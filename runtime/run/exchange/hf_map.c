@@ -17,8 +17,8 @@ static void add_row(struct hf_map *map, const struct hf_name *row)
         map->names[map->rows++] = *row;
 }
 
-/* A table in which overrides replace the rows for the same tensors. They keep their own order: each
- * comes where the first row that it or a later one replaces is. */
+/* Copy a table, in which overrides replace the rows for the same tensors. Overrides keep their
+ * order: where one replaces a row, all that are listed before it come first. */
 static void set_names(struct hf_map *map, const struct hf_name *names,
                       const struct hf_name *overrides)
 {

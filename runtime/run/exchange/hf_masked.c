@@ -54,7 +54,7 @@ static const struct hf_name megatron_names[] = {
     BERT_HEAD,      {0, 0, 0, 0},
 };
 
-/* What differs between the three. */
+/* The architectures. */
 static const struct kind {
     const char *type, *name, *one,
         *two; /* model_type, name, classes without and with binary head */
@@ -285,7 +285,7 @@ static int is_known(const struct hf_name *table, const char *name, int64_t layer
     return 0;
 }
 
-/* Two tensors that the model has once. */
+/* Two tensors for which the model has one: they must be equal. */
 static int check_same(const struct safetensors *tensors, const char *first,
                       const struct safetensor *second, struct error *err)
 {

@@ -94,13 +94,13 @@ struct hf_files {
 int hf_files_plan(struct hf_files *files, const struct model_config *config, int64_t shard_bytes,
                   struct error *err);
 
-/* The name of file number 'i'. 'next': that which it has in place of the usual one while the index
- * still lists an old file of that name. */
+/* The name of file number 'i'. With 'next', the name that it has as long as the index still lists
+ * an old file of the usual name. */
 void hf_file_name(const struct hf_files *files, size_t i, int next, char name[HF_FILE]);
 
 /* The files have temporary names in 'directory'. One process creates all of them before the others
- * call this, which open a file when they first write to it: of thousands of ranks few write, and
- * each to few files. */
+ * call this, which open a file when they first write to it: only a few of thousands of ranks write,
+ * each to a few files. */
 int hf_files_open(struct hf_files *files, const char *directory, int create, struct error *err);
 
 /* Write this rank's part of one parameter, in the model's type, after hf_to_theirs. */
@@ -115,7 +115,7 @@ int hf_files_close(struct hf_files *files, struct error *err);
 int hf_files_check(const char *directory, const struct model_config *config, struct error *err);
 
 /* In one process, after all have closed: write config.json and the index, rename the files, and
- * remove other files of an earlier export. Whenever it is killed or fails, whoever loads the
+ * remove other files of an earlier export. If it fails or is killed at any point, a reader of the
  * directory gets all of the old weights or all of the new ones. */
 int hf_files_commit(const struct hf_files *files, const char *directory,
                     const struct model_config *config, struct error *err);

@@ -121,7 +121,7 @@ static int object_of(struct json_value root, const char *name, struct json_value
            json_count(*object) > 0;
 }
 
-/* Has it an object for each kind of layers? */
+/* Does it have an object for each kind of layer? */
 static int is_nested(struct json_value object)
 {
     struct json_value inner;
@@ -130,8 +130,8 @@ static int is_nested(struct json_value object)
            json_member(object, "sliding_attention", &inner) == 0;
 }
 
-/* "rope_parameters" of newer folders have the base, too, and for models with rotations of their own
- * in layers with a window one object for each kind of layers. */
+/* "rope_parameters" of newer folders also contain the base. If layers with a window have rotations
+ * of their own, there is one object for each kind of layer. */
 static int read_rope_objects(const struct hf_family *family, struct json_value root,
                              struct network *c, struct error *err)
 {

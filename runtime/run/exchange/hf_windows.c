@@ -62,7 +62,7 @@ int hf_read_window(const struct hf_family *family, struct json_value root, struc
     if (hf_read_size(root, "sliding_window", usual, &c->window, err) < 0 ||
         hf_read_layer_types(root, c, err) < 0)
         return -1;
-    /* Nothing of its own that a layer would use. */
+    /* No layer has rotations of its own. */
     if (c->window == 0 ||
         (c->rope_scaling.kind == ROPE_PLAIN && c->local_rotary_base == c->shape.rotary_base))
         c->local_rotary_base = 0;

@@ -15,7 +15,7 @@
 
 #define LAYERS "decoder.layers."
 
-/* A tensor, or the gate and the rest of a SwiGLU in two. */
+/* A tensor; the gate and the up projection of SwiGLU may be two. */
 struct found {
     const struct torch_dist_tensor *parts[2];
     int64_t index; /* the layer of stacked ones, or -1 */
@@ -113,7 +113,7 @@ static int find(const struct megatron_source *s, const struct megatron_name *nam
     return 0;
 }
 
-/* Is it a name of a tensor of ours, of all layers or of one? */
+/* Is it the name of a tensor that is read, of one layer or of all layers stacked? */
 static int is_known(const char *name)
 {
     static const char *const tails[] = {"_w", "_v"};

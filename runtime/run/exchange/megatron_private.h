@@ -79,7 +79,7 @@ struct megatron_location {
 /* Fill 'err': our tensor 'ours' is missing, which has the names of 'name' there. Returns -1. */
 int megatron_missing(const char *ours, const struct megatron_name *name, struct error *err);
 
-/* Is it there? */
+/* Does the checkpoint have the tensor? */
 int megatron_has(const struct megatron_source *source, const struct megatron_name *name,
                  const struct megatron_location *location);
 
@@ -90,10 +90,10 @@ int megatron_find_ours(const struct megatron_source *source, const char *ours, i
                        struct torch_tensor *tensor, struct error *err);
 int megatron_has_ours(const struct megatron_source *source, const char *ours, int last_stage);
 
-/* Is it a name of theirs, of a tensor of a layer or not? */
+/* Is 'name' one of Megatron-LM's names, of a tensor within layers or outside them? */
 int megatron_is_theirs(const char *name, int of_layer);
 
-/* megatron_dist.c: the same for a distributed checkpoint. */
+/* megatron_dist.c: find a tensor in a distributed checkpoint, and check the names of all. */
 int megatron_dist_find(const struct megatron_source *source, const struct megatron_name *name,
                        int64_t layer, struct torch_tensor *tensor);
 int megatron_dist_check(const struct megatron_source *source, struct error *err);

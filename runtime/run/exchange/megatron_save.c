@@ -68,7 +68,7 @@ static void put_states(const struct stage *stage, struct pickle_writer *pickle)
     }
 }
 
-/* The same on all tensor-parallel ranks. */
+/* Write the pickle of a stage, which is the same on all tensor-parallel ranks. */
 static void put_stage(const struct stage *stage, struct pickle_writer *pickle)
 {
     const struct saving *s = stage->saving;

@@ -8,7 +8,7 @@
 
 struct megatron_target {
     int dist;           /* a distributed checkpoint */
-    int64_t tp, pp;     /* ranks to write files for; without meaning for a distributed one */
+    int64_t tp, pp;     /* ranks to write files for; ignored for a distributed one */
     int interleaved;    /* rotary positions as with --rotary-interleaved */
     int local;          /* the names of --transformer-impl local instead of Transformer Engine's */
     int64_t divisor;    /* the vocabulary is padded to a multiple of this, times tp */

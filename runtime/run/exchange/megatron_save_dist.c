@@ -94,7 +94,7 @@ static int write_archive(struct dist *d, const char *name, const int64_t *offset
 
 /* --- Tensors ---------------------------------------------------------------------------------- */
 
-/* The name, the shape of a chunk and where it is. Returns the number of dimensions. */
+/* The name of a tensor, and the shape and offset of its chunk. Returns the number of dimensions. */
 static int chunk_of(const struct saved *saved, char name[NAME], int64_t shape[3], int64_t offset[3])
 {
     int n = 0;
@@ -133,7 +133,7 @@ static int write_tensor(struct dist *d, const struct saved *saved, struct error 
 
 /* --- Other state ----------------------------------------------------------------------------- */
 
-/* The name of an object that every layer has, or of one of none. */
+/* The name of a module's extra state in a layer, or outside the layers (-1). */
 static void state_name(const struct saving *s, const char *module, int64_t layer, char name[NAME])
 {
     if (layer >= 0)
@@ -229,7 +229,8 @@ static void put_tensor(const struct saving *s, const struct saved *saved, struct
     pickle_end_object(p);
 }
 
-/* The first table of the index, while it is written in 'storage' of a copy. */
+/* List an object in the first table of the index, which write_index collects in a struct dist of
+ * its own. */
 static int put_state(struct dist *d, const char *name, struct error *err)
 {
     (void)err;

@@ -34,7 +34,7 @@ struct pickle_value *pickle_new(struct pickle *p, enum pickle_type type)
     return value;
 }
 
-/* Lists are allocated outside the blocks and grow by doubling; their owner keeps track of them. */
+/* Lists are allocated outside the blocks; the values that own them free them. */
 static void free_lists(struct pickle *p)
 {
     size_t left = p->left;

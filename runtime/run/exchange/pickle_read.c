@@ -14,7 +14,7 @@ static int fail(struct machine *m, const char *what)
     return -1;
 }
 
-/* Push a value. Returns 1, as an operation that is known. */
+/* Push a value. Returns 1, the result of an operation that is known. */
 static int push(struct machine *m, struct pickle_value *value)
 {
     *list_add(&m->stack) = value;

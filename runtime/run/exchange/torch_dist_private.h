@@ -24,7 +24,7 @@ struct torch_dist_file {
 
 struct torch_dist {
     char *directory;
-    struct file_bytes index; /* the bytes of .metadata, if it owns them */
+    struct file_bytes index; /* the bytes of .metadata */
     struct torch_dist_tensor *tensors;
     size_t tensor_count;
     LIST(struct torch_dist_chunk) chunks;

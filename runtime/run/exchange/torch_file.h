@@ -34,7 +34,7 @@ struct torch_file;
 /* Returns NULL with 'err' set, without the path. Caller must destroy. */
 struct torch_file *torch_file_open(const char *path, struct error *err);
 
-/* The same for bytes in memory, which must outlive it. */
+/* Open a file that is in memory; the bytes must outlive it. */
 struct torch_file *torch_file_read(const void *bytes, size_t size, struct error *err);
 void torch_file_destroy(struct torch_file *file);
 
