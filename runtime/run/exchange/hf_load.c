@@ -77,18 +77,6 @@ void hf_to_theirs(const struct hf_map *map, const struct parameter *p, float *va
 
 /* --- Unexpected tensors ---------------------------------------------------------------------- */
 
-static int begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-static int ends(const char *text, const char *with)
-{
-    size_t length = strlen(text), tail = strlen(with);
-
-    return length >= tail && strcmp(text + length - tail, with) == 0;
-}
-
 static int has_parameter(const struct parameters *p, const char *name)
 {
     for (int i = 0; i < p->count; i++)
@@ -98,11 +86,15 @@ static int has_parameter(const struct parameters *p, const char *name)
 }
 
 /* Is it a tensor that a row of the table describes, and that the model has? */
-static int is_known(const struct hf_name *table, const char *name, const struct parameters *p)
+static int is_known(const struct hf_map *map, const char *name, const struct parameters *p)
 {
-    char ours[HF_NAME];
+    char ours[HF_NAME], whole[HF_NAME + sizeof(prefix)];
 
-    for (const struct hf_name *row = table; row->ours; row++) {
+    if (map->family && map->family->architecture == ARCHITECTURE_GPT2 && !hf_begins(name, prefix)) {
+        snprintf(whole, sizeof(whole), "%s%s", prefix, name);
+        name = whole;
+    }
+    for (const struct hf_name *row = map->names; row->ours; row++) {
         const char *theirs = row->theirs, *number = strchr(theirs, '%');
         size_t head = number ? (size_t)(number - theirs) : 0;
         char *rest;
@@ -122,62 +114,39 @@ static int is_known(const struct hf_name *table, const char *name, const struct 
     return 0;
 }
 
-/* Tied embeddings that are stored twice must be equal. */
-static int check_tied(const struct hf_name *table, const struct safetensors *tensors,
-                      const struct safetensor *head, struct error *err)
-{
-    const struct safetensor *words = find_tensor(tensors, table->theirs);
-    enum { PART = 4096 };
-    float a[PART], b[PART];
-    int same = words && words->data && head->data && words->rows == head->rows &&
-               words->cols == head->cols;
-
-    for (int64_t at = 0; same && at < words->rows * words->cols; at += PART) {
-        int64_t left = words->rows * words->cols - at, count = left < PART ? left : PART;
-
-        safetensor_read(words, at, 1, count, a);
-        safetensor_read(head, at, 1, count, b);
-        same = memcmp(a, b, (size_t)count * sizeof(*a)) == 0;
-    }
-    return same ? 0
-                : error_set(err,
-                            "%s differs from %s, but config.json says that they are tied; set "
-                            "tie_word_embeddings to false if the model has both",
-                            head->name, table->theirs);
-}
-
+/* Check one tensor of the files, with the return values of hf_masked_check. */
 static int check_tensor(const struct hf_map *map, const struct safetensors *tensors,
-                        const struct safetensor *tensor, const struct model_config *config,
-                        const struct parameters *p, struct error *err)
+                        const struct safetensor *tensor, const struct network *network,
+                        struct error *err)
 {
-    static const char *const parts[] = {"model.", "transformer.", "gpt_neox.", "lm_head.",
-                                        "embed_out."};
+    static const char *const parts[] = {"model.",   "transformer.", "gpt_neox.",
+                                        "lm_head.", "embed_out.",   "h.",
+                                        "ln_f.",    "wte.",         "wpe."};
     static const char *const idle[] = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
                                        ".attention.bias", ".attention.masked_bias"};
-    const struct hf_name *table = map->names;
-    char name[sizeof(tensor->name) + sizeof(prefix)];
-    int of_network = 0, harmless = 0;
-
     /* GPT-2's tensors may lack the model's name as a prefix. */
-    snprintf(name, sizeof(name), "%s%s",
-             map->family->architecture == ARCHITECTURE_GPT2 &&
-                     (begins(tensor->name, "h.") || begins(tensor->name, "ln_f.") ||
-                      begins(tensor->name, "wte.") || begins(tensor->name, "wpe."))
-                 ? prefix
-                 : "",
-             tensor->name);
-    for (size_t k = 0; k < sizeof(parts) / sizeof(parts[0]); k++)
-        of_network |= begins(name, parts[k]);
-    for (size_t k = 0; k < sizeof(idle) / sizeof(idle[0]); k++)
-        harmless |= ends(name, idle[k]);
-    if (config->network.tied &&
-        (strcmp(name, "lm_head.weight") == 0 || strcmp(name, "embed_out.weight") == 0))
-        return check_tied(table, tensors, tensor, err);
-    if (map->family->architecture == ARCHITECTURE_GPT_NEOX && strcmp(name, "lm_head.weight") == 0)
+    size_t count = map->family->architecture == ARCHITECTURE_GPT2 ? 9 : 5;
+    int head = strcmp(tensor->name, "lm_head.weight") == 0;
+
+    /* Tied embeddings may be stored twice. */
+    if (network->tied && (head || strcmp(tensor->name, "embed_out.weight") == 0)) {
+        const struct safetensor *words = find_tensor(tensors, map->names->theirs);
+
+        return words && safetensor_equal(words, tensor)
+                   ? 0
+                   : error_set(err,
+                               "%s differs from %s, but config.json says that they are tied; set "
+                               "tie_word_embeddings to false if the model has both",
+                               tensor->name, map->names->theirs);
+    }
+    if (head && map->family->architecture == ARCHITECTURE_GPT_NEOX)
         return 0;
-    if (of_network && !harmless && !is_known(table, name, p))
-        return error_set(err, "tensor %s does not belong to the model that config.json describes",
-                         tensor->name);
+    for (size_t k = 0; k < sizeof(idle) / sizeof(idle[0]); k++)
+        if (hf_ends(tensor->name, idle[k]))
+            return 0;
+    for (size_t k = 0; k < count; k++)
+        if (hf_begins(tensor->name, parts[k]))
+            return 1;
     return 0;
 }
 
@@ -186,17 +155,25 @@ int hf_check_tensors(const struct hf_map *map, const struct safetensors *tensors
 {
     const struct layout one = {1, 1, 1, 1};
     const struct layout_position at = {0, 0, 0, 0};
+    const struct network *network = &config->network;
     const struct safetensor *tensor;
     struct model_config whole = *config;
     struct parameters p;
     int rc = 0;
 
-    if (config->network.masked)
-        return hf_masked_check(map, tensors, &config->network, err);
     whole.split.chunks = 1;
     parameters_create(&p, &whole, &one, &at);
-    for (size_t i = 0; rc == 0 && (tensor = safetensors_at(tensors, i)); i++)
-        rc = check_tensor(map, tensors, tensor, config, &p, err);
+    for (size_t i = 0; rc == 0 && (tensor = safetensors_at(tensors, i)); i++) {
+        rc = network->masked ? hf_masked_check(map, tensors, tensor, network, err)
+                             : check_tensor(map, tensors, tensor, network, err);
+        if (rc > 0)
+            rc = is_known(map, tensor->name, &p)
+                     ? 0
+                     : error_set(err,
+                                 "tensor %s does not belong to the model that config.json "
+                                 "describes",
+                                 tensor->name);
+    }
     parameters_destroy(&p);
     return rc;
 }

@@ -22,9 +22,11 @@ void hf_masked_write(const struct network *network, struct json_writer *json);
 const struct hf_name *hf_masked_names(const struct network *network, const char **architecture,
                                       struct error *err);
 
-/* hf_check_tensors for masked models. */
+/* Check one tensor of the files. Returns 1 if the table must have its name, 0 if it is fine, or -1.
+ */
 int hf_masked_check(const struct hf_map *map, const struct safetensors *tensors,
-                    const struct network *network, struct error *err);
+                    const struct safetensor *tensor, const struct network *network,
+                    struct error *err);
 
 /* The tensor 'name' under the name that old files use for it, or NULL. */
 const struct safetensor *hf_masked_find_old(const struct safetensors *tensors, const char *name);

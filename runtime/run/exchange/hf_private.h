@@ -59,6 +59,9 @@ int64_t hf_adjacent(const struct hf_map *map, const struct hf_name *row, const s
 /* Rows of a parameter that are not padding. */
 int64_t hf_true_rows(const struct parameter *p);
 
+bool hf_begins(const char *text, const char *with);
+bool hf_ends(const char *text, const char *with);
+
 /* Check that 'tensors' contains nothing that belongs to another model. Known unused buffers and
  * heads of other kinds are allowed. */
 int hf_check_tensors(const struct hf_map *map, const struct safetensors *tensors,

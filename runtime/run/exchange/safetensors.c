@@ -337,3 +337,22 @@ void safetensor_read(const struct safetensor *tensor, int64_t first, int64_t ste
             out[i] = tensor->type == TYPE_FP16 ? half_to_float(half) : bfloat_to_float(half);
         }
 }
+
+bool safetensor_equal(const struct safetensor *one, const struct safetensor *other)
+{
+    enum { PART = 4096 };
+    float a[PART], b[PART];
+    int64_t elements = one->rows * one->cols;
+
+    if (!one->data || !other->data || elements != other->rows * other->cols)
+        return false;
+    for (int64_t at = 0; at < elements; at += PART) {
+        int64_t count = elements - at < PART ? elements - at : PART;
+
+        safetensor_read(one, at, 1, count, a);
+        safetensor_read(other, at, 1, count, b);
+        if (memcmp(a, b, (size_t)count * sizeof(*a)) != 0)
+            return false;
+    }
+    return true;
+}

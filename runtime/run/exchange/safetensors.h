@@ -3,6 +3,7 @@
 #ifndef MEGATRON_SAFETENSORS_H
 #define MEGATRON_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "engine/device/device.h"
@@ -36,6 +37,9 @@ const struct safetensor *safetensors_at(const struct safetensors *tensors, size_
 /* Read 'count' elements of a tensor, from index 'first' on, with a stride of 'step'. */
 void safetensor_read(const struct safetensor *tensor, int64_t first, int64_t step, int64_t count,
                      float *out);
+
+/* Do both have the same elements? */
+bool safetensor_equal(const struct safetensor *one, const struct safetensor *other);
 
 /* A file written by several processes: each creates the same list of tensors, in the same order,
  * and writes its parts of the data. */
