@@ -2,15 +2,17 @@
 #include "config.h"
 #include "heartbeat.h"
 #include "lib/clock.h"
+#include "xmalloc.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 struct heartbeat {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    int stop;
+    bool stop;
     struct lease *lease;
     double seconds;
 };
@@ -37,13 +39,9 @@ static void *beat(void *argument)
 
 struct heartbeat *heartbeat_begin(struct lease *lease, double seconds, struct error *err)
 {
-    struct heartbeat *heartbeat = calloc(1, sizeof(*heartbeat));
+    struct heartbeat *heartbeat = xcalloc(1, sizeof(*heartbeat));
     int rc;
 
-    if (!heartbeat) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     heartbeat->lease = lease;
     heartbeat->seconds = seconds;
     pthread_mutex_init(&heartbeat->mutex, NULL);
@@ -63,7 +61,7 @@ void heartbeat_end(struct heartbeat *heartbeat)
     if (!heartbeat)
         return;
     pthread_mutex_lock(&heartbeat->mutex);
-    heartbeat->stop = 1;
+    heartbeat->stop = true;
     pthread_cond_signal(&heartbeat->wake);
     pthread_mutex_unlock(&heartbeat->mutex);
     pthread_join(heartbeat->thread, NULL);

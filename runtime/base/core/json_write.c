@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "json_write.h"
-#include "last_resort.h"
+#include "xmalloc.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,11 +17,7 @@ static void put(struct json_writer *json, const char *data, size_t size)
     }
     if (json->room - json->size < size) {
         size_t room = (json->size + size) * 2 + 256;
-        char *grown = realloc(json->data, room);
-
-        if (!grown)
-            last_resort("out of memory while writing JSON");
-        json->data = grown;
+        json->data = xrealloc(json->data, room, 1);
         json->room = room;
     }
     if (size > 0)

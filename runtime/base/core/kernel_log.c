@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernel_log.h"
+#include "xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,10 +27,10 @@ void kernel_log_xids(int log, void (*each)(void *context, const char *bus, int n
                      void *context)
 {
     enum { SIZE = 65536, MOST = 1 << 20 };
-    char *text = malloc(SIZE), *rest, *line, bus[16];
+    char *text = xmalloc(SIZE), *rest, *line, bus[16];
     int number;
 
-    for (int i = 0; text && i < MOST; i++) {
+    for (int i = 0; i < MOST; i++) {
         ssize_t length = read(log, text, SIZE - 1);
 
         if (length < 0 && errno == EPIPE) /* the record was overwritten; the next read continues */

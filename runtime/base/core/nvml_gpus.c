@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nvml_gpus.h"
+#include "xmalloc.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -124,12 +125,8 @@ static int start(struct nvml_gpus *g, struct error *err)
 
 struct nvml_gpus *nvml_gpus_open(struct error *err)
 {
-    struct nvml_gpus *gpus = calloc(1, sizeof(*gpus));
+    struct nvml_gpus *gpus = xcalloc(1, sizeof(*gpus));
 
-    if (!gpus) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     if (start(gpus, err) < 0) {
         nvml_gpus_close(gpus);
         return NULL;

@@ -2,6 +2,7 @@
 #include "option.h"
 #include "lib/nearest.h"
 #include "lib/parse.h"
+#include "xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,14 +142,11 @@ static int read_choice(const struct option *row, const char *text, int *value, s
     return error_set(err, "--%s=%.100s is unknown; use %s", row->name, text, row->choices);
 }
 
-static int read_list(const char *first, struct cursor *cursor, struct option_list *list,
-                     struct error *err)
+static void read_list(const char *first, struct cursor *cursor, struct option_list *list)
 {
     size_t room = (size_t)(cursor->argc - cursor->at) + 1;
-    const char **items = malloc(room * sizeof(*items));
+    const char **items = xcalloc(room, sizeof(*items));
 
-    if (!items)
-        return error_set(err, "out of memory");
     free(list->items);
     list->items = items;
     list->count = 0;
@@ -156,18 +154,6 @@ static int read_list(const char *first, struct cursor *cursor, struct option_lis
         items[list->count++] = first;
     while (cursor->at < cursor->argc && strncmp(cursor->argv[cursor->at], "--", 2) != 0)
         items[list->count++] = cursor->argv[cursor->at++];
-    return 0;
-}
-
-static int add_text(struct option_list *list, const char *text, struct error *err)
-{
-    const char **items = realloc(list->items, (list->count + 1) * sizeof(*items));
-
-    if (!items)
-        return error_set(err, "out of memory");
-    list->items = items;
-    items[list->count++] = text;
-    return 0;
 }
 
 static int is_path(const char *argument)
@@ -178,6 +164,7 @@ static int is_path(const char *argument)
 static int read_value(const struct option *row, void *target, const char *text, struct error *err)
 {
     char *slot = (char *)target + row->offset;
+    struct option_list *list;
     char what[128];
 
     snprintf(what, sizeof(what), "--%s", row->name);
@@ -195,7 +182,10 @@ static int read_value(const struct option *row, void *target, const char *text, 
     case OPTION_CHOICE:
         return read_choice(row, text, (int *)slot, err);
     case OPTION_TEXTS:
-        return add_text((struct option_list *)slot, text, err);
+        list = (struct option_list *)slot;
+        list->items = xrealloc(list->items, list->count + 1, sizeof(*list->items));
+        list->items[list->count++] = text;
+        return 0;
     default:
         /* Probably an unset shell variable: "" would become the root directory when a name is
          * appended. */
@@ -223,16 +213,14 @@ static int take_option(const struct option *row, void *target, const char *inlin
     case OPTION_LIST: {
         struct option_list *list = (struct option_list *)((char *)target + row->offset);
 
-        if (read_list(inline_value, cursor, list, err) < 0)
-            return -1;
+        read_list(inline_value, cursor, list);
         if (list->count == 0)
             return error_set(err, "--%s needs a value; write it after the option", row->name);
         return 0;
     }
     case OPTION_IGNORED:
         result->ignored[result->ignored_count++] = cursor->argv[cursor->at - 1];
-        if (read_list(inline_value, cursor, &words, err) < 0)
-            return -1;
+        read_list(inline_value, cursor, &words);
         free(words.items);
         return 0;
     case OPTION_RENAMED:
@@ -309,11 +297,9 @@ int options_parse(const struct option *table, void *target, int argc, const char
     memset(result, 0, sizeof(*result));
     result->table = table;
     result->rows = count_rows(table);
-    result->given = calloc(result->rows + 1, 1);
-    result->words = calloc((size_t)argc + 1, sizeof(*result->words));
-    result->ignored = calloc((size_t)argc + 1, sizeof(*result->ignored));
-    if (!result->given || !result->words || !result->ignored)
-        return error_set(err, "out of memory");
+    result->given = xcalloc(result->rows, 1);
+    result->words = xcalloc((size_t)argc + 1, sizeof(*result->words));
+    result->ignored = xcalloc((size_t)argc, sizeof(*result->ignored));
     if (parse_words(table, target, argc, argv, result, err) == 0)
         return 0;
     if (err)

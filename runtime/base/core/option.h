@@ -47,7 +47,7 @@ struct option {
 
 /* What a command line contained besides the values in the target. options_result_clear frees it. */
 struct options_result {
-    const char **words; /* the words that do not belong to an option, in order */
+    const char **words; /* the words that do not belong to an option, in order; ends with NULL */
     size_t word_count;
     const char *
         *ignored; /* the words that gave OPTION_IGNORED options, in order: "--name[=value]" */

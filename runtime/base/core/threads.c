@@ -2,9 +2,11 @@
 #include "config.h"
 #include "threads.h"
 #include "lib/cpuset.h"
+#include "xmalloc.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 struct threads {
@@ -14,7 +16,7 @@ struct threads {
     pthread_mutex_t lock;
     pthread_cond_t wake, finished;
     int64_t job; /* number of the current job; the workers wait for it to change */
-    int stop;
+    bool stop;
     int busy; /* workers that have not finished the job */
     void (*task)(void *context, int64_t i);
     void *context;
@@ -57,22 +59,13 @@ static void *worker(void *argument)
 
 struct threads *threads_create(int count, struct error *err)
 {
-    struct threads *threads = calloc(1, sizeof(*threads));
+    struct threads *threads = xcalloc(1, sizeof(*threads));
 
-    if (!threads) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     threads->count = count > 0 ? count : cpuset_usable();
     pthread_mutex_init(&threads->lock, NULL);
     pthread_cond_init(&threads->wake, NULL);
     pthread_cond_init(&threads->finished, NULL);
-    threads->workers = calloc((size_t)threads->count, sizeof(*threads->workers));
-    if (!threads->workers) {
-        error_set(err, "out of memory");
-        threads_destroy(threads);
-        return NULL;
-    }
+    threads->workers = xcalloc((size_t)threads->count, sizeof(*threads->workers));
     for (int i = 1; i < threads->count; i++) {
         int rc = pthread_create(&threads->workers[threads->started], NULL, worker, threads);
 
@@ -91,7 +84,7 @@ void threads_destroy(struct threads *threads)
     if (!threads)
         return;
     pthread_mutex_lock(&threads->lock);
-    threads->stop = 1;
+    threads->stop = true;
     pthread_cond_broadcast(&threads->wake);
     pthread_mutex_unlock(&threads->lock);
     for (int i = 0; i < threads->started; i++)

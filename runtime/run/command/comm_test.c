@@ -7,6 +7,7 @@
 #include "base/core/option.h"
 #include "engine/parallel/ranks.h"
 #include "base/core/world.h"
+#include "base/core/xmalloc.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -179,11 +180,9 @@ static int check(struct bench *b, enum kind kind, int64_t count, struct error *e
 static int measure(struct bench *b, enum kind kind, int64_t count, double *seconds,
                    struct error *err)
 {
-    double mine, *all = malloc((size_t)b->comm->size * sizeof(*all));
+    double mine, *all = xcalloc((size_t)b->comm->size, sizeof(*all));
     int rc = -1;
 
-    if (!all)
-        return error_set(err, "out of memory");
     if (fill(b, b->to, count, 0, err) < 0 || fill(b, b->from, count, 0, err) < 0)
         goto out;
     for (int64_t i = 0; i < b->settings->warmup; i++)
@@ -249,7 +248,7 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
     int gpu = strcmp(ranks_device(config.device), "cuda") == 0;
     struct comm_options comm = comm_options_of(world, NULL, 60.0 * (double)b->settings->timeout);
     size_t bytes = (size_t)b->settings->max_bytes;
-    int *ranks = malloc((size_t)world->size * sizeof(*ranks));
+    int *ranks = xcalloc((size_t)world->size, sizeof(*ranks));
 
     b->device = ranks_open_device(&config, world, err);
     if (b->device && ranks_check_health(b->device, world, err) == 0)
@@ -258,12 +257,10 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
     comm.longer = "raise --timeout-minutes";
     if (b->stream)
         b->comm = comm_open(comm_choose((int)world->size, gpu), &comm, err);
-    for (int r = 0; ranks && r < world->size; r++)
+    for (int r = 0; r < world->size; r++)
         ranks[r] = r;
-    if (b->comm && ranks)
+    if (b->comm)
         b->group = comm_group_create(b->comm, "world", ranks, (int)world->size, err);
-    if (!ranks)
-        error_set(err, "out of memory");
     free(ranks);
     if (!b->group)
         return -1;
@@ -305,8 +302,8 @@ static int run_tests(const struct settings *settings, struct error *err)
     for (int kind = 0; kind < KINDS; kind++)
         if ((kind != SEND_RECEIVE || b.comm->size > 1) && test_kind(&b, (enum kind)kind, err) < 0)
             goto out;
-    wrong = calloc((size_t)b.comm->size, sizeof(*wrong));
-    if (!wrong || comm_host_gather(b.comm, &b.wrong, wrong, sizeof(b.wrong), err) < 0)
+    wrong = xcalloc((size_t)b.comm->size, sizeof(*wrong));
+    if (comm_host_gather(b.comm, &b.wrong, wrong, sizeof(b.wrong), err) < 0)
         goto out;
     for (int r = 0; r < b.comm->size; r++)
         all += wrong[r];

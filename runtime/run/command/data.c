@@ -9,6 +9,7 @@
 #include "base/core/option.h"
 #include "data/tokenizer/tokenizer_options.h"
 #include "data/dataset/vocabulary_check.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -103,14 +104,12 @@ static int next_length(struct cursor *cursor, int64_t sequence, int64_t *length,
 static int measure(const struct indexed *indexed, struct histogram *histogram, struct error *err)
 {
     const struct indexed_info *info = indexed_info(indexed);
-    struct cursor *cursor = calloc(1, sizeof(*cursor));
-    int64_t *ends = malloc((BATCH + 1) * sizeof(*ends)), sequence = 0;
-    int rc = cursor && ends ? 0 : error_set(err, "out of memory");
+    struct cursor *cursor = xcalloc(1, sizeof(*cursor));
+    int64_t *ends = xcalloc(BATCH + 1, sizeof(*ends)), sequence = 0;
+    int rc = 0;
 
-    if (rc == 0) {
-        cursor->indexed = indexed;
-        cursor->sequences = info->sequences;
-    }
+    cursor->indexed = indexed;
+    cursor->sequences = info->sequences;
     for (int64_t at = 0; at < info->documents && rc == 0; at += BATCH) {
         int64_t count = info->documents - at < BATCH ? info->documents - at : BATCH;
 
@@ -168,12 +167,10 @@ static void print_identity(const struct data_identity *identity)
 static int show_pair(const struct indexed *indexed, struct error *err)
 {
     const struct indexed_info *info = indexed_info(indexed);
-    struct histogram *histogram = calloc(1, sizeof(*histogram));
+    struct histogram *histogram = xcalloc(1, sizeof(*histogram));
     struct data_identity identity;
     int known = data_identity_read(indexed, &identity, err);
 
-    if (!histogram)
-        return error_set(err, "out of memory");
     if (known < 0)
         log_warning("%s", err->text);
     if (measure(indexed, histogram, err) < 0) {

@@ -3,6 +3,7 @@
 #include "data_common.h"
 #include "base/core/storage.h"
 #include "data/curate/lines.h"
+#include "base/core/xmalloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,12 +94,10 @@ const struct data_command *data_command_find(const char *name)
 int data_command_run(const struct data_command *command, int argc, const char *const *argv,
                      struct error *err)
 {
-    void *words = calloc(1, command->size);
+    void *words = xcalloc(1, command->size);
     struct options_result result;
     int rc;
 
-    if (!words)
-        return error_set(err, "out of memory");
     command->init(words);
     rc = options_parse(command->table, words, argc, argv, &result, err);
     if (rc == 0 && result.help) {

@@ -6,19 +6,19 @@
 
 #include <stdlib.h>
 
-struct words {
+struct decontaminate_options {
     struct data_words common;
     struct option_list against, keys;
     int plain_text, rule;
     int64_t ngram, least, spare, margin, piece, pieces;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct decontaminate_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct words, common),
-    DATA_OUTPUT_OPTIONS(struct words, common),
-    DATA_DROPPED_OPTION(struct words, common),
+    DATA_INPUT_OPTIONS(struct decontaminate_options, common),
+    DATA_OUTPUT_OPTIONS(struct decontaminate_options, common),
+    DATA_DROPPED_OPTION(struct decontaminate_options, common),
     {"Test sets", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"against", OPTION_LIST, AT(against), "FILE...", "test sets: JSON lines, plain or compressed",
      NULL, 0, 0},
@@ -46,13 +46,13 @@ static const struct option table[] = {
      1 << 30},
     {"max-pieces", OPTION_INT, AT(pieces), "N",
      "drop documents that would be split into more than N pieces (default: 10)", NULL, 1, 1 << 30},
-    DATA_WORK_OPTIONS(struct words, common),
+    DATA_WORK_OPTIONS(struct decontaminate_options, common),
     DATA_END,
 };
 
 static void init(void *context)
 {
-    struct words *words = context;
+    struct decontaminate_options *words = context;
 
     data_words_init(&words->common);
     words->spare = -1;
@@ -62,7 +62,7 @@ static void init(void *context)
 
 static void clear(void *context)
 {
-    struct words *words = context;
+    struct decontaminate_options *words = context;
 
     data_words_clear(&words->common);
     free(words->against.items);
@@ -72,7 +72,7 @@ static void clear(void *context)
 static int run(void *context, const struct options_result *result, struct error *err)
 {
     static const char *const text[] = {"text"};
-    struct words *words = context;
+    struct decontaminate_options *words = context;
     int dropping = words->rule == DECONTAMINATE_DROP;
     struct decontaminate_config config = {
         .against = words->against.items,
@@ -116,7 +116,7 @@ const struct data_command data_decontaminate = {
     .usage = "--input FILE... --against FILE... --output FILE [OPTION...]",
     .summary = "Remove texts of test sets from a corpus.",
     .table = table,
-    .size = sizeof(struct words),
+    .size = sizeof(struct decontaminate_options),
     .init = init,
     .run = run,
     .clear = clear,

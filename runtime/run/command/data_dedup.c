@@ -3,19 +3,19 @@
 #include "data_common.h"
 #include "data/curate/dedup.h"
 
-struct words {
+struct dedup_options {
     struct data_words common;
     int exact, preset, unit;
     int64_t bands, rows, ngram, seed, buckets;
     double jaccard;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct dedup_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct words, common),
-    DATA_OUTPUT_OPTIONS(struct words, common),
-    DATA_DROPPED_OPTION(struct words, common),
+    DATA_INPUT_OPTIONS(struct dedup_options, common),
+    DATA_OUTPUT_OPTIONS(struct dedup_options, common),
+    DATA_DROPPED_OPTION(struct dedup_options, common),
     {"Duplicates", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"exact", OPTION_FLAG, AT(exact), NULL, "only texts that are equal byte for byte", NULL, 0, 0},
     {"preset", OPTION_CHOICE, AT(preset), "NAME",
@@ -39,13 +39,13 @@ static const struct option table[] = {
      "number of parts of the index; more parts need less memory (default: by the size of the "
      "input)",
      NULL, 1, SECTIONS_MOST},
-    DATA_WORK_OPTIONS(struct words, common),
+    DATA_WORK_OPTIONS(struct dedup_options, common),
     DATA_END,
 };
 
 static void init(void *context)
 {
-    struct words *words = context;
+    struct dedup_options *words = context;
 
     data_words_init(&words->common);
     words->unit = -1;
@@ -54,7 +54,7 @@ static void init(void *context)
 
 static void clear(void *context)
 {
-    data_words_clear(&((struct words *)context)->common);
+    data_words_clear(&((struct dedup_options *)context)->common);
 }
 
 static int run(void *context, const struct options_result *result, struct error *err)
@@ -65,7 +65,7 @@ static int run(void *context, const struct options_result *result, struct error 
         {.bands = 20, .rows = 13, .ngram = 24, .unit = SHINGLE_CHARACTERS},
     };
     static const char *const near[] = {"preset", "bands", "rows", "ngram", "ngram-unit", "jaccard"};
-    struct words *words = context;
+    struct dedup_options *words = context;
     struct dedup_config config = presets[words->preset];
 
     for (size_t i = 0; words->exact && i < sizeof(near) / sizeof(near[0]); i++)
@@ -99,7 +99,7 @@ const struct data_command data_dedup = {
         "Drop documents that repeat an earlier one, exactly or nearly (MinHash LSH). The first "
         "of\nthem in the order of the input stays.",
     .table = table,
-    .size = sizeof(struct words),
+    .size = sizeof(struct dedup_options),
     .init = init,
     .run = run,
     .clear = clear,

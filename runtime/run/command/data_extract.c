@@ -15,32 +15,32 @@
 #include <string.h>
 #include <unistd.h>
 
-struct words {
+struct extract_options {
     struct data_words common;
     struct wiki_words wiki;
 };
 
 static const struct option table[] = {
     {"Input and output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"input", OPTION_LIST, DATA_AT(struct words, common, input), "FILE...",
+    {"input", OPTION_LIST, DATA_AT(struct extract_options, common, input), "FILE...",
      "dumps: files, globs, directories, or - for standard input; .xml, also .bz2 .gz .xz .zst",
      NULL, 0, 0},
-    {"max-page-bytes", OPTION_BYTES, DATA_AT(struct words, common, max_line), "SIZE",
+    {"max-page-bytes", OPTION_BYTES, DATA_AT(struct extract_options, common, max_line), "SIZE",
      "longer pages are skipped (default: 64M)", NULL, 1024, 1 << 30},
-    {"strict", OPTION_FLAG, DATA_AT(struct words, common, strict), NULL,
+    {"strict", OPTION_FLAG, DATA_AT(struct extract_options, common, strict), NULL,
      "stop at the first broken page or file, or unclosed markup", NULL, 0, 0},
-    {"output", OPTION_TEXT, DATA_AT(struct words, common, output), "FILE",
+    {"output", OPTION_TEXT, DATA_AT(struct extract_options, common, output), "FILE",
      "write FILE, compressed if it ends in .zst (default: standard output)", NULL, 0, 0},
-    {"overwrite", OPTION_FLAG, DATA_AT(struct words, common, overwrite), NULL,
+    {"overwrite", OPTION_FLAG, DATA_AT(struct extract_options, common, overwrite), NULL,
      "replace output that exists", NULL, 0, 0},
-    WIKI_OPTIONS(struct words, wiki),
-    DATA_WORK_OPTIONS(struct words, common),
+    WIKI_OPTIONS(struct extract_options, wiki),
+    DATA_WORK_OPTIONS(struct extract_options, common),
     DATA_END,
 };
 
 static void init(void *context)
 {
-    struct words *words = context;
+    struct extract_options *words = context;
 
     data_words_init(&words->common);
     words->wiki = (struct wiki_words)WIKI_WORDS_DEFAULT;
@@ -48,7 +48,7 @@ static void init(void *context)
 
 static void clear(void *context)
 {
-    data_words_clear(&((struct words *)context)->common);
+    data_words_clear(&((struct extract_options *)context)->common);
 }
 
 static void show_counts(const struct wiki_counts *counts, double seconds)
@@ -84,7 +84,7 @@ static int check_alone(struct error *err)
     return 0;
 }
 
-static int write_standard(const struct words *words, const struct wiki_options *wiki,
+static int write_standard(const struct extract_options *words, const struct wiki_options *wiki,
                           struct error *err)
 {
     const struct data_words *common = &words->common;
@@ -113,7 +113,7 @@ static int write_standard(const struct words *words, const struct wiki_options *
 
 static int run(void *context, const struct options_result *result, struct error *err)
 {
-    struct words *words = context;
+    struct extract_options *words = context;
     struct pages_config config = {.wiki = {0}};
 
     if (wiki_words_options(&words->wiki, &config.wiki, err) < 0)
@@ -132,7 +132,7 @@ const struct data_command data_extract = {
     .usage = "--input FILE... [--output FILE] [OPTION...]",
     .summary = "Write the pages of MediaWiki dumps as JSON lines: id, revid, url, title, text.",
     .table = table,
-    .size = sizeof(struct words),
+    .size = sizeof(struct extract_options),
     .init = init,
     .run = run,
     .clear = clear,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct words {
+struct filter_options {
     struct data_words common;
     struct option_list rules, without, set, languages;
     const char *model, *email, *address;
@@ -14,12 +14,12 @@ struct words {
     double threshold;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct filter_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct words, common),
-    DATA_OUTPUT_OPTIONS(struct words, common),
-    DATA_DROPPED_OPTION(struct words, common),
+    DATA_INPUT_OPTIONS(struct filter_options, common),
+    DATA_OUTPUT_OPTIONS(struct filter_options, common),
+    DATA_DROPPED_OPTION(struct filter_options, common),
     {"Rules", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"rules", OPTION_LIST, AT(rules), "NAME...",
      "rules or groups: gopher, gopher-quality, gopher-repetition, c4, fineweb, all, none (default: "
@@ -46,13 +46,13 @@ static const struct option table[] = {
      "replace e-mail addresses by TEXT (with --mask-pii: email@example.com)", NULL, 0, 0},
     {"mask-ip", OPTION_TEXT, AT(address), "TEXT",
      "replace public IPv4 addresses by TEXT (with --mask-pii: 22.214.171.124)", NULL, 0, 0},
-    DATA_WORK_OPTIONS(struct words, common),
+    DATA_WORK_OPTIONS(struct filter_options, common),
     DATA_END,
 };
 
 static void init(void *context)
 {
-    struct words *words = context;
+    struct filter_options *words = context;
 
     data_words_init(&words->common);
     words->threshold = rule_table[RULE_LANGUAGE].value;
@@ -60,7 +60,7 @@ static void init(void *context)
 
 static void clear(void *context)
 {
-    struct words *words = context;
+    struct filter_options *words = context;
 
     data_words_clear(&words->common);
     free(words->rules.items);
@@ -69,7 +69,7 @@ static void clear(void *context)
     free(words->languages.items);
 }
 
-static int take_rules(const struct words *words, const struct options_result *result,
+static int take_rules(const struct filter_options *words, const struct options_result *result,
                       struct rules *rules, struct error *err)
 {
     rules_default(rules);
@@ -112,7 +112,7 @@ static void list_rules(const struct rules *rules)
 
 static int run(void *context, const struct options_result *result, struct error *err)
 {
-    struct words *words = context;
+    struct filter_options *words = context;
     struct filter_config config = {.model = words->model,
                                    .languages = words->languages.items,
                                    .language_count = words->languages.count,
@@ -137,7 +137,7 @@ const struct data_command data_filter = {
     .summary = "Keep the documents that pass the rules of Gopher, C4 and FineWeb, in the languages "
                "you\nname; mask personal data.",
     .table = table,
-    .size = sizeof(struct words),
+    .size = sizeof(struct filter_options),
     .init = init,
     .run = run,
     .clear = clear,

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "data_common.h"
 #include "data/curate/merge.h"
+#include "base/core/list.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,14 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct words {
+struct merge_options {
     struct option_list input;
     const char *output;
     int overwrite;
     int64_t workers, lease;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct merge_options, field)
 
 static const struct option table[] = {
     {"Input and output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
@@ -40,22 +41,14 @@ static const struct option table[] = {
 /* Prefixes, as they are found; owned. */
 struct prefixes {
     char **items;
-    size_t count;
+    size_t count, room;
 };
 
-static int add_prefix(struct prefixes *prefixes, const char *directory, const char *name,
-                      size_t length, struct error *err)
+static void add_prefix(struct prefixes *prefixes, const char *directory, const char *name,
+                       size_t length)
 {
-    char **items = realloc(prefixes->items, (prefixes->count + 1) * sizeof(*items));
-    size_t size = strlen(directory) + length + 2;
-
-    if (items)
-        prefixes->items = items;
-    if (!items || !(items[prefixes->count] = malloc(size)))
-        return error_set(err, "out of memory");
-    snprintf(items[prefixes->count++], size, "%s%s%.*s", directory, directory[0] ? "/" : "",
-             (int)length, name);
-    return 0;
+    *list_add(prefixes) =
+        xasprintf("%s%s%.*s", directory, directory[0] ? "/" : "", (int)length, name);
 }
 
 static int is_ending(const char *name, size_t length)
@@ -79,21 +72,20 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 static int add_directory(struct prefixes *prefixes, const char *path, struct error *err)
 {
     struct dirent **names;
-    int count = scandir(path, &names, is_idx, by_bytes), rc = 0;
+    int count = scandir(path, &names, is_idx, by_bytes);
 
     if (count < 0)
         return error_set_errno(err, errno, "cannot read directory %s", path);
     for (int i = 0; i < count; i++) {
-        if (rc == 0)
-            rc = add_prefix(prefixes, path, names[i]->d_name, strlen(names[i]->d_name) - 4, err);
+        add_prefix(prefixes, path, names[i]->d_name, strlen(names[i]->d_name) - 4);
         free(names[i]);
     }
     free(names);
-    return rc == 0 && count == 0
-               ? error_set_code(err, ERROR_USAGE,
-                                "%s contains no .idx file; name a directory of .bin and .idx pairs",
-                                path)
-               : rc;
+    if (count == 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "%s contains no .idx file; name a directory of .bin and .idx pairs",
+                              path);
+    return 0;
 }
 
 static int is_pair(const char *word)
@@ -110,14 +102,11 @@ static int find_prefixes(struct prefixes *prefixes, const struct option_list *in
         const char *word = input->items[i];
         size_t length = strlen(word);
         struct stat status;
-        int rc;
 
         /* Beside PREFIX.idx, a directory PREFIX is its cache of sample indices. */
-        if (!is_pair(word) && stat(word, &status) == 0 && S_ISDIR(status.st_mode))
-            rc = add_directory(prefixes, word, err);
-        else
-            rc = add_prefix(prefixes, "", word, is_ending(word, length) ? length - 4 : length, err);
-        if (rc < 0)
+        if (is_pair(word) || stat(word, &status) < 0 || !S_ISDIR(status.st_mode))
+            add_prefix(prefixes, "", word, is_ending(word, length) ? length - 4 : length);
+        else if (add_directory(prefixes, word, err) < 0)
             return -1;
     }
     return 0;
@@ -125,18 +114,18 @@ static int find_prefixes(struct prefixes *prefixes, const struct option_list *in
 
 static void init(void *context)
 {
-    ((struct words *)context)->lease = 30;
+    ((struct merge_options *)context)->lease = 30;
 }
 
 static void clear(void *context)
 {
-    free(((struct words *)context)->input.items);
+    free(((struct merge_options *)context)->input.items);
 }
 
 static int run(void *context, const struct options_result *result, struct error *err)
 {
-    struct words *words = context;
-    struct prefixes prefixes = {NULL, 0};
+    struct merge_options *words = context;
+    struct prefixes prefixes = {0};
     struct merge_config config = {.base = {.command = "merge",
                                            .output = words->output,
                                            .overwrite = words->overwrite,
@@ -170,7 +159,7 @@ const struct data_command data_merge = {
     .usage = "--input PREFIX... --output-prefix PREFIX [OPTION...]",
     .summary = "Merge pairs of .bin and .idx files, as Megatron's merge_datasets.py does.",
     .table = table,
-    .size = sizeof(struct words),
+    .size = sizeof(struct merge_options),
     .init = init,
     .run = run,
     .clear = clear,

@@ -3,21 +3,22 @@
 #include "data_common.h"
 #include "data/curate/mix.h"
 #include "lib/parse.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
-struct words {
+struct mix_options {
     struct data_words common;
     struct option_list weights, epochs;
     int unit;
     int64_t size, documents, seed;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct mix_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct words, common),
-    DATA_OUTPUT_OPTIONS(struct words, common),
+    DATA_INPUT_OPTIONS(struct mix_options, common),
+    DATA_OUTPUT_OPTIONS(struct mix_options, common),
     {"Shares", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"weights", OPTION_LIST, AT(weights), "W...",
      "one per word of --input: its share of the output; they need not add up to 1", NULL, 0, 0},
@@ -32,13 +33,13 @@ static const struct option table[] = {
      "number of documents in the output, with --weights and --weight-by documents", NULL, 1,
      INT64_MAX},
     {"seed", OPTION_INT, AT(seed), "N", "seed of the order (default: 1)", NULL, 0, INT64_MAX},
-    DATA_WORK_OPTIONS(struct words, common),
+    DATA_WORK_OPTIONS(struct mix_options, common),
     DATA_END,
 };
 
 static void init(void *context)
 {
-    struct words *words = context;
+    struct mix_options *words = context;
 
     data_words_init(&words->common);
     words->seed = 1;
@@ -46,7 +47,7 @@ static void init(void *context)
 
 static void clear(void *context)
 {
-    struct words *words = context;
+    struct mix_options *words = context;
 
     data_words_clear(&words->common);
     free(words->weights.items);
@@ -67,8 +68,8 @@ static double *take_numbers(const char *option, const struct option_list *list, 
             list->count, sources);
         return NULL;
     }
-    numbers = calloc(sources + 1, sizeof(*numbers));
-    for (size_t i = 0; numbers && i < sources; i++) {
+    numbers = xcalloc(sources, sizeof(*numbers));
+    for (size_t i = 0; i < sources; i++) {
         if (parse_double(option, list->items[i], &numbers[i], err) < 0 || numbers[i] < 0) {
             error_set_code(err, ERROR_USAGE, "%s: %.50s is not a number of 0 or more; correct it",
                            option, list->items[i]);
@@ -77,17 +78,15 @@ static double *take_numbers(const char *option, const struct option_list *list, 
         }
         sum += numbers[i];
     }
-    if (numbers && sum <= 0) {
+    if (sum <= 0) {
         error_set_code(err, ERROR_USAGE, "%s: all numbers are 0; raise one of them", option);
         free(numbers);
         return NULL;
     }
-    if (!numbers)
-        error_set(err, "out of memory");
     return numbers;
 }
 
-static int check_words(const struct words *words, struct error *err)
+static int check_words(const struct mix_options *words, struct error *err)
 {
     if (words->weights.count > 0 && words->epochs.count > 0)
         return error_set_code(err, ERROR_USAGE,
@@ -112,7 +111,7 @@ static int check_words(const struct words *words, struct error *err)
 
 static int run(void *context, const struct options_result *result, struct error *err)
 {
-    struct words *words = context;
+    struct mix_options *words = context;
     struct mix_config config = {.unit = (enum mix_unit)words->unit,
                                 .size = words->size + words->documents,
                                 .seed = (uint64_t)words->seed};
@@ -143,7 +142,7 @@ const struct data_command data_mix = {
     .usage = "--input FILE... --weights W... --output FILE [OPTION...]",
     .summary = "Mix sources in given shares, up-sample the small ones, and shuffle all documents.",
     .table = table,
-    .size = sizeof(struct words),
+    .size = sizeof(struct mix_options),
     .init = init,
     .run = run,
     .clear = clear,

@@ -6,34 +6,34 @@
 
 #include <string.h>
 
-struct words {
+struct stats_options {
     struct data_words common;
     const char *model;
     int duplicates;
     struct tokenizer_config tokenizer;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct stats_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct words, common),
-    {"output-prefix", OPTION_TEXT, DATA_AT(struct words, common, output), "PREFIX",
+    DATA_INPUT_OPTIONS(struct stats_options, common),
+    {"output-prefix", OPTION_TEXT, DATA_AT(struct stats_options, common, output), "PREFIX",
      "write PREFIX.json and PREFIX.html", NULL, 0, 0},
-    {"overwrite", OPTION_FLAG, DATA_AT(struct words, common, overwrite), NULL,
+    {"overwrite", OPTION_FLAG, DATA_AT(struct stats_options, common, overwrite), NULL,
      "replace output that exists", NULL, 0, 0},
     {"What to count", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"language-model", OPTION_TEXT, AT(model), "FILE",
      "count languages with this fastText model (lid.176.bin or .ftz)", NULL, 0, 0},
     {"no-duplicates", OPTION_UNFLAG, AT(duplicates), NULL,
      "do not count equal texts; the input is then read once, not twice", NULL, 0, 0},
-    TOKENIZER_OPTIONS(struct words, tokenizer),
-    DATA_WORK_OPTIONS(struct words, common),
+    TOKENIZER_OPTIONS(struct stats_options, tokenizer),
+    DATA_WORK_OPTIONS(struct stats_options, common),
     DATA_END,
 };
 
 static void init(void *context)
 {
-    struct words *words = context;
+    struct stats_options *words = context;
 
     data_words_init(&words->common);
     words->duplicates = 1;
@@ -41,7 +41,7 @@ static void init(void *context)
 
 static void clear(void *context)
 {
-    data_words_clear(&((struct words *)context)->common);
+    data_words_clear(&((struct stats_options *)context)->common);
 }
 
 /* Tokens are counted where a tokenizer is named. */
@@ -58,7 +58,7 @@ static int wants_tokens(const struct options_result *result)
 
 static int run(void *context, const struct options_result *result, struct error *err)
 {
-    struct words *words = context;
+    struct stats_options *words = context;
     struct stats_config config = {.model = words->model,
                                   .duplicates = words->duplicates,
                                   .tokenizer = wants_tokens(result) ? &words->tokenizer : NULL};
@@ -79,7 +79,7 @@ const struct data_command data_stats = {
     .summary =
         "Count documents, lengths, languages and duplicates; write JSON and a page with plots.",
     .table = table,
-    .size = sizeof(struct words),
+    .size = sizeof(struct stats_options),
     .init = init,
     .run = run,
     .clear = clear,

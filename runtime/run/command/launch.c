@@ -255,13 +255,7 @@ static int run_launch(int argc, const char *const *argv, struct error *err)
                             "no command to start; write it after --: megatron launch -- megatron "
                             "train ...");
     } else if (rc == 0) {
-        const char **words = calloc(result.word_count + 1, sizeof(*words));
-
-        if (words && result.word_count > 0)
-            memcpy(words, result.words, result.word_count * sizeof(*words));
-        rc =
-            words ? launch(&given, words, result.word_count, err) : error_set(err, "out of memory");
-        free(words);
+        rc = launch(&given, result.words, result.word_count, err);
     }
     options_result_clear(&result);
     return rc;

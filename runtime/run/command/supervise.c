@@ -532,13 +532,7 @@ static int run_supervise(int argc, const char *const *argv, struct error *err)
                             "no command to run; write it after --: megatron supervise -- srun ... "
                             "megatron train ...");
     } else if (rc == 0) {
-        const char **words = calloc(result.word_count + 1, sizeof(*words));
-
-        if (words)
-            memcpy(words, result.words, result.word_count * sizeof(*words));
-        rc = words ? supervise(&given, &run, words, result.word_count, err)
-                   : error_set(err, "out of memory");
-        free(words);
+        rc = supervise(&given, &run, result.words, result.word_count, err);
     }
     options_result_clear(&result);
     return rc;

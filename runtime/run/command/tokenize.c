@@ -6,6 +6,7 @@
 #include "base/core/option.h"
 #include "lib/parse.h"
 #include "data/tokenizer/tokenizer_options.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -128,11 +129,7 @@ static int detokenize_text(struct session *session, const char *text, size_t len
         number[text - word] = '\0';
         if (count == session->number_capacity) {
             size_t capacity = session->number_capacity * 2 + 1024;
-            int64_t *numbers = realloc(session->numbers, capacity * sizeof(*numbers));
-
-            if (!numbers)
-                return error_set(err, "out of memory");
-            session->numbers = numbers;
+            session->numbers = xrealloc(session->numbers, capacity, sizeof(*session->numbers));
             session->number_capacity = capacity;
         }
         if (parse_int64("id", number, 0, INT64_MAX, &session->numbers[count++], err) < 0)
@@ -181,14 +178,11 @@ static int for_input(struct session *session, text_function *run, struct error *
 }
 
 /* All ids on the command line form one text. */
-static int join_words(const struct options_result *result, struct text_buffer *out,
-                      struct error *err)
+static void join_words(const struct options_result *result, struct text_buffer *out)
 {
     for (size_t i = 0; i < result->word_count; i++)
         out->capacity += strlen(result->words[i]) + 1;
-    out->data = malloc(out->capacity + 1);
-    if (!out->data)
-        return error_set(err, "out of memory");
+    out->data = xmalloc(out->capacity + 1);
     for (size_t i = 0; i < result->word_count; i++) {
         size_t length = strlen(result->words[i]);
 
@@ -196,7 +190,6 @@ static int join_words(const struct options_result *result, struct text_buffer *o
         out->length += length;
         out->data[out->length++] = ' ';
     }
-    return 0;
 }
 
 static int run_words(struct session *session, const struct options_result *result, int decode,
@@ -206,9 +199,8 @@ static int run_words(struct session *session, const struct options_result *resul
     int rc = 0;
 
     if (decode) {
-        rc = join_words(result, &joined, err);
-        if (rc == 0)
-            rc = detokenize_text(session, joined.data, joined.length, err);
+        join_words(result, &joined);
+        rc = detokenize_text(session, joined.data, joined.length, err);
         if (rc == 0 && !session->settings.lines)
             putchar('\n');
         text_buffer_clear(&joined);

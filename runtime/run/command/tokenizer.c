@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct words {
+struct tokenizer_train_options {
     struct data_words common;
     struct option_list specials;
     int type, split;
@@ -16,13 +16,13 @@ struct words {
     int cased, split_scripts;
 };
 
-#define AT(field) offsetof(struct words, field)
+#define AT(field) offsetof(struct tokenizer_train_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct words, common),
-    {"output", OPTION_TEXT, DATA_AT(struct words, common, output), "DIR",
+    DATA_INPUT_OPTIONS(struct tokenizer_train_options, common),
+    {"output", OPTION_TEXT, DATA_AT(struct tokenizer_train_options, common, output), "DIR",
      "write the vocabulary's files to this directory", NULL, 0, 0},
-    {"overwrite", OPTION_FLAG, DATA_AT(struct words, common, overwrite), NULL,
+    {"overwrite", OPTION_FLAG, DATA_AT(struct tokenizer_train_options, common, overwrite), NULL,
      "replace output that exists", NULL, 0, 0},
     {"Vocabulary", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"type", OPTION_CHOICE, AT(type), "TYPE",
@@ -47,7 +47,7 @@ static const struct option table[] = {
     {"max-words", OPTION_INT, AT(max_words), "N",
      "learn from the N most frequent words (default: 30000000); limits the memory", NULL, 1000,
      UINT32_MAX - 1},
-    DATA_WORK_OPTIONS(struct words, common),
+    DATA_WORK_OPTIONS(struct tokenizer_train_options, common),
     DATA_END,
 };
 
@@ -62,7 +62,8 @@ static void print_help(void)
     printf("\nSee megatron-tokenizer(1).\n");
 }
 
-static void choose_specials(const struct words *words, struct learn_config *config)
+static void choose_specials(const struct tokenizer_train_options *words,
+                            struct learn_config *config)
 {
     config->specials = words->specials.items;
     config->special_count = words->specials.count;
@@ -75,8 +76,8 @@ static void choose_specials(const struct words *words, struct learn_config *conf
 }
 
 /* Options that the type does not know are not passed over. */
-static int check_type(const struct words *words, const struct options_result *result,
-                      struct error *err)
+static int check_type(const struct tokenizer_train_options *words,
+                      const struct options_result *result, struct error *err)
 {
     static const struct {
         const char *option;
@@ -104,7 +105,8 @@ static int check_type(const struct words *words, const struct options_result *re
                           "token for unknown words; add it");
 }
 
-static int train(struct words *words, const struct options_result *result, struct error *err)
+static int train(struct tokenizer_train_options *words, const struct options_result *result,
+                 struct error *err)
 {
     struct learn_config config = {
         .type = (enum learn_type)words->type,
@@ -130,7 +132,7 @@ static int train(struct words *words, const struct options_result *result, struc
 
 static int run(int argc, const char *const *argv, struct error *err)
 {
-    struct words words = {
+    struct tokenizer_train_options words = {
         .vocab_size = 32000, .min_frequency = 2, .max_words = 30000000, .split_scripts = 1};
     struct options_result result;
     const char *first = argc > 0 ? argv[0] : "", *verb = *first == '-' ? "" : first;

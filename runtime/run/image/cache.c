@@ -7,6 +7,7 @@
 #include "container/squashfs.h"
 #include "container/sweep.h"
 #include "lib/trusted.h"
+#include "base/core/xmalloc.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -178,13 +179,11 @@ int image_cache_find(const struct image_cache *cache, const char *key, char *pat
 static int sum_file(int fd, const char *path, uint64_t *checksum, struct error *err)
 {
     const size_t length = 1 << 20;
-    char *buffer = malloc(length);
+    char *buffer = xmalloc(length);
     struct checksum sum;
     ssize_t got = 0;
     off_t at = 0;
 
-    if (!buffer)
-        return error_set(err, "out of memory");
     checksum_begin(&sum);
     while ((got = pread(fd, buffer, length, at)) > 0) {
         checksum_add(&sum, buffer, (size_t)got);
@@ -275,7 +274,6 @@ static void read_info(const struct image_cache *cache, struct image_entry *entry
         return;
     if (sscanf(text, "size %" SCNd64, &entry->size) != 1)
         return;
-    /* Earlier versions recorded another checksum under another name, which is ignored here. */
     sum = strstr(text, "\nxxh3 ");
     if (sum)
         sscanf(sum, "\nxxh3 %" SCNx64, &entry->checksum);
@@ -285,33 +283,28 @@ static void read_info(const struct image_cache *cache, struct image_entry *entry
                  origin + 8);
 }
 
-static int is_entry_name(const char *name)
+static bool is_entry_name(const char *name)
 {
     return sweep_is_own(name, (const char *const[]){"%k.sqsh", NULL});
 }
 
-static int add_entry(const struct image_cache *cache, const char *name,
-                     struct image_entry **entries, size_t *count, struct error *err)
+static void add_entry(const struct image_cache *cache, const char *name,
+                      struct image_entry **entries, size_t *count)
 {
-    struct image_entry *grown = realloc(*entries, (*count + 1) * sizeof(**entries));
     struct image_entry *entry;
     struct stat info;
 
-    if (!grown)
-        return error_set(err, "out of memory");
-    *entries = grown;
-    entry = &grown[*count];
+    if (fstatat(cache->at, name, &info, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    *entries = xrealloc(*entries, *count + 1, sizeof(**entries));
+    entry = &(*entries)[(*count)++];
     memset(entry, 0, sizeof(*entry));
     snprintf(entry->key, sizeof(entry->key), "%.71s", name);
     join(entry->path, sizeof(entry->path), cache->directory, name, "");
-    if (fstatat(cache->at, name, &info, AT_SYMLINK_NOFOLLOW) < 0)
-        return 0;
     entry->size = info.st_size;
     /* A process with read-only access to a cache leaves no trace except the access time. */
     entry->used = info.st_atime > info.st_mtime ? info.st_atime : info.st_mtime;
     read_info(cache, entry);
-    (*count)++;
-    return 0;
 }
 
 static int older_first(const void *a, const void *b)
@@ -324,7 +317,7 @@ static int older_first(const void *a, const void *b)
 int image_cache_list(const struct image_cache *cache, struct image_entry **entries, size_t *count,
                      struct error *err)
 {
-    int fd = image_cache_part(cache, "."), rc = 0;
+    int fd = image_cache_part(cache, ".");
     DIR *directory = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *item;
 
@@ -335,13 +328,13 @@ int image_cache_list(const struct image_cache *cache, struct image_entry **entri
             close(fd);
         return error_set_errno(err, errno, "cannot read the image cache %.300s", cache->directory);
     }
-    while (rc == 0 && (item = readdir(directory)))
+    while ((item = readdir(directory)))
         if (is_entry_name(item->d_name))
-            rc = add_entry(cache, item->d_name, entries, count, err);
+            add_entry(cache, item->d_name, entries, count);
     closedir(directory);
     if (*count > 1)
         qsort(*entries, *count, sizeof(**entries), older_first);
-    return rc;
+    return 0;
 }
 
 int image_entry_verify(const struct image_cache *cache, const struct image_entry *entry,

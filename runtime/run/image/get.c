@@ -10,6 +10,7 @@
 #include "shared_file.h"
 #include "container/squashfs.h"
 #include "stage.h"
+#include "base/core/xmalloc.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -269,11 +270,9 @@ static int get_container(struct getting *getting, char *answer, size_t size, str
 
 int image_get(struct image_get *get, char *answer, size_t size, struct error *err)
 {
-    struct getting *getting = calloc(1, sizeof(*getting));
+    struct getting *getting = xcalloc(1, sizeof(*getting));
     int rc;
 
-    if (!getting)
-        return error_set(err, "out of memory");
     getting->get = get;
     getting->begun = clock_now();
     if (get->container)

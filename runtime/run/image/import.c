@@ -11,6 +11,7 @@
 #include "container/scratch.h"
 #include "space.h"
 #include "container/squashfs.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -457,11 +458,9 @@ static int obtain(struct work *work, const char *key, char *path, size_t size, s
 int image_obtain(const struct image_request *request, const char *key, char *path, size_t size,
                  struct error *err)
 {
-    struct work *work = calloc(1, sizeof(*work));
+    struct work *work = xcalloc(1, sizeof(*work));
     int rc;
 
-    if (!work)
-        return error_set(err, "out of memory");
     work->request = request;
     work->scratch.alive = -1;
     scratch_sweep(request->temporary);

@@ -8,6 +8,7 @@
 #include "shared_file.h"
 #include "progress.h"
 #include "lib/trusted.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -104,8 +105,8 @@ static int copy_block(struct copy *copy, char *buffer, size_t length, struct err
 static int copy_file(struct copy *copy, struct error *err)
 {
     const size_t length = 1 << 20;
-    char *buffer = malloc(length), line[256];
-    int rc = buffer ? 0 : error_set(err, "out of memory");
+    char *buffer = xmalloc(length), line[256];
+    int rc = 0;
 
     checksum_begin(&copy->sum);
     copy->begun = copy->said = clock_now();
