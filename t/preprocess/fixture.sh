@@ -59,13 +59,13 @@ blow=()
 ranks() {
     local n=$1 r pids=() words
     shift
-    launch=$((${launch:-0} + 1))
+    attempt=$((${attempt:-0} + 1))
     rm -f rank*.log
     ranked='' tried=''
     for ((r = 0; r < n; r++)); do
         words=()
         case ${struck:-} in all | $r) words=("${blow[@]}") ;; esac
-        RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r MASTER_PORT=$((10000 + launch)) \
+        RANK=$r WORLD_SIZE=$n LOCAL_RANK=$r MASTER_PORT=$((10000 + attempt)) \
             timeout -k 5 300 "${words[@]}" "${pre[@]}" "$@" >"rank$r.log" 2>&1 &
         pids+=($!)
     done
