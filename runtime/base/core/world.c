@@ -112,8 +112,8 @@ static int read_ranks(const struct source *source, struct world *world, struct e
     return 0;
 }
 
-/* Slurm goes on without a plugin that it cannot load, and would run a rank on any core, and outside
- * of its image. */
+/* Slurm starts a step even if it cannot load the plugin: its ranks would run unbound, and outside
+ * their image. */
 int world_check_plugin(struct error *err)
 {
     const char *node = getenv("SLURMD_NODENAME"), *launcher = getenv("SLURM_LAUNCH_NODE_IPADDR");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which pod this is, from the variables of what started it: an Indexed Job of Kubernetes, srun, or
- * nobody. Other operators number their pods with other variables; options take those. */
+/* Which pod this is, from the variables of the launcher: an Indexed Job of Kubernetes, srun or
+ * none. Operators with other variables are served by options. */
 #include "lib/clock.h"
 #include "lib/contract.h"
 #include "launch.h"

@@ -21,7 +21,7 @@ struct supervise_signals {
  * pass the first Ctrl-C on to the ranks, instead of answering it with their status. */
 void supervise_signals_open(struct supervise_signals *signals, int pass_on, const char *command);
 
-/* Wait for a signal; forward it to the process 'run' (if greater than 0) where nobody else does. */
+/* Wait for a signal. With 'pass_on' it is forwarded to the process 'run', if that is above 0. */
 void supervise_signals_wait(struct supervise_signals *signals, pid_t run);
 
 /* Sleep until the time is over or 'stopped' is set. */

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Get an image into the cache, once. */
+/* Get an image into the cache, once.
+ *
+ *     struct image_request request = {.reference = &reference, .cache = &cache, ...};
+ *     char key[IMAGE_KEY_SIZE], path[4096];
+ *
+ *     if (image_resolve(&request, 1, key, err) == 0 &&
+ *         image_obtain(&request, key, path, sizeof(path), err) == 0)
+ *         puts(path);
+ */
 #ifndef MEGATRON_IMPORT_H
 #define MEGATRON_IMPORT_H
 

@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a kind of node can do: its GPUs, links, network and price, and how much of the data sheet's
  * rates training software reaches on it. Read from JSON files, one per GPU generation, that
- * administrators can add to and `megatron plan --calibrate` writes. */
+ * administrators can add to and `megatron plan --calibrate` writes.
+ *
+ *     struct machines *machines = machines_open(NULL, err);
+ *     const struct machine *machine = machines ? machines_find(machines, "p5.48xlarge", err) :
+ * NULL;
+ *
+ *     if (machine)
+ *         printf("%d x %s\n", machine->gpus, machine->gpu.name);
+ *     machines_destroy(machines);
+ */
 #ifndef MEGATRON_MACHINE_H
 #define MEGATRON_MACHINE_H
 

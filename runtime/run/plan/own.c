@@ -73,7 +73,7 @@ static int derive(const struct own *own, const struct own_layout *layout, int64_
     a->parallel.recompute_method = layout->recompute == PLAN_RECOMPUTE_FULL ? METHOD_UNIFORM : -1;
     if (layout->fp8)
         a->precision.fp8.format = OWN_HYBRID;
-    /* arguments_derive knows the layers of a preset; here they are needed before. */
+    /* The layers are needed before arguments_derive fills in those of a preset. */
     if (layout->chunks > 1) {
         const struct model_shape *preset =
             a->model.preset ? preset_find("--megatron-model", a->model.preset, err) : NULL;

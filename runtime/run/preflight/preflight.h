@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `megatron preflight`: every rank of a job tests its node and device, rank 0 compares and names
- * the faulty nodes. */
+ * the faulty nodes.
+ *
+ *     struct preflight_options options = {.root = "", .scratch = "/tmp", .timeout = 20};
+ *     struct findings findings = {0};
+ *
+ *     if (preflight_run(&options, &world, &findings, &nodes, err) == 0 && world.rank == 0)
+ *         findings_print(&findings, false, stdout);
+ *     findings_clear(&findings);
+ */
 #ifndef MEGATRON_PREFLIGHT_H
 #define MEGATRON_PREFLIGHT_H
 

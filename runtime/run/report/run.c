@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of steps that each line stands for. */
+/* Set how many steps each line covers. */
 static void count_covered(struct attempt *a)
 {
     const char *given = attempt_value(a, "log_interval");
