@@ -5,7 +5,21 @@
  * the model's stream holds by then and concurrent with later work; a thread writes it. One save is
  * in progress at a time. What all ranks must agree on is gathered over comm, from the calling
  * thread. All calls below except checkpoint_destroy, checkpoint_copied, checkpoint_step and
- * checkpoint_seconds are collective over the world. */
+ * checkpoint_seconds are collective over the world.
+ *
+ *     checkpoint = checkpoint_create(&config, model, parallel, device, &arrays, &err);
+ *     checkpoint_load(checkpoint, &loaded, &err);            weights and state, if there are any
+ *     while (training) {
+ *         ... a step ...
+ *         if (due)
+ *             checkpoint_save(checkpoint, &progress, &err);  starts copies; a thread writes
+ *         checkpoint_step(checkpoint, &err);
+ *     }
+ *     checkpoint_wait(checkpoint, &err);
+ *     checkpoint_destroy(checkpoint);
+ *
+ * Tools use the parts: directory.h finds checkpoints, index.h describes one, reshard.h and
+ * shard_file.h read and write its tensors. */
 #ifndef MEGATRON_CHECKPOINT_H
 #define MEGATRON_CHECKPOINT_H
 

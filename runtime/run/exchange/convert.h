@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convert checkpoints from and to the files of other programs: in one process, holding one layer or
- * one tensor at a time, without a device. */
+ * one tensor at a time, without a device.
+ *
+ *     convert_import_hf("Llama-2-7b-hf", "run", &err);
+ *     ... train from run/ ...
+ *     convert_export_hf("run/iter_0001000", "Llama-2-7b-mine", TYPE_BF16, HF_SHARD_BYTES, &err);
+ *
+ * hf.h loads and saves Hugging Face weights in all ranks of a running model, and origin.h tells
+ * what a directory contains. The formats: hf_*.c (hf_families.c lists the decoders, hf_masked.c
+ * the masked models), megatron_*.c, torch_dist*.c, fairseq_source.c; below them are the readers and
+ * writers of safetensors, torch.save (torch_*.c), pickles and zip archives. */
 #ifndef MEGATRON_CONVERT_H
 #define MEGATRON_CONVERT_H
 
