@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Run a program to completion, with a deadline, and capture its output. No shell. */
+/* Run a program to completion, with a deadline, and capture its output. No shell.
+ *
+ *     const char *const argv[] = {"enroot", "version", NULL};
+ *     struct process_request request = {.argv = argv, .path = getenv("PATH"), .timeout = 20};
+ *
+ *     if (process_run(&request, &result, &err) == 0 && result.status == 0)
+ *         puts(result.output);
+ */
 #ifndef MEGATRON_PROCESS_H
 #define MEGATRON_PROCESS_H
 

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Start a container from an image, and move a process into a running container. */
+/* Start a container from an image, and move a process into a running container:
+ *
+ *     pipe2(lifetime, O_CLOEXEC);
+ *     container_start(&request, lifetime[0], &holder, &err);         one task of the node
+ *     container_environment(holder, set_variable, task, &err);       every task,
+ *     container_join(holder, entrypoint, workdir, &entered, &err);   just before its exec
+ *
+ * The container ends when the last write end of 'lifetime' is closed, however that happens. */
 #ifndef MEGATRON_START_H
 #define MEGATRON_START_H
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An error on its way from the function that detects it to the one place that prints it. */
+/* An error on its way from the function that detects it to the one place that prints it:
+ *
+ *     if (fd < 0)
+ *         return error_set_errno(err, errno, "cannot open %s", path);
+ *     if (read_head(fd, &head, err) < 0)
+ *         return error_prefix(err, "%s", path);
+ */
 #ifndef MEGATRON_ERROR_H
 #define MEGATRON_ERROR_H
 

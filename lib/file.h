@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files and directories: read and write whole files, create directories, make changes durable. An
  * atomic write never leaves a partial file under its final name: the bytes go to a temporary file
- * in the same directory, which is flushed with fsync and renamed. */
+ * in the same directory, which is flushed with fsync and renamed.
+ *
+ *     if (file_read(path, 1 << 20, &bytes, &err) == 0)
+ *         parse(bytes.data, bytes.length);
+ *     file_bytes_clear(&bytes);
+ */
 #ifndef MEGATRON_FILE_H
 #define MEGATRON_FILE_H
 

@@ -4,7 +4,13 @@
  * Lustre without flock: the lease is taken with link(2) and expires when the file has not changed
  * for a while according to the watcher's own clock. Clocks of different nodes are never compared. A
  * lease saves work; it does not protect data. A holder that was stopped for too long may find that
- * another process holds the lease now, so both must publish their results with rename. */
+ * another process holds the lease now, so both must publish their results with rename.
+ *
+ *     while ((rc = lease_take(&lease, path, 60, &watch, &err)) == 0)
+ *         lease_pause(clock_now() - begun);
+ *     ...                                     call lease_beat about once a second
+ *     lease_release(&lease);
+ */
 #ifndef MEGATRON_LEASE_H
 #define MEGATRON_LEASE_H
 

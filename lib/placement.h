@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decide which GPUs, NICs, CPUs and NUMA nodes each task of a node gets. A pure function of the
- * topology and the request, so every task of a node can compute it alone and all agree. */
+ * topology and the request, so every task of a node can compute it alone and all agree.
+ *
+ *     struct topology *node = topology_discover(&err);
+ *     struct placement_request request = {.tasks = 8, .bind = "auto"};
+ *     struct placement *placement = placement_create(node, &request, &err);
+ *
+ *     cpuset_bind_thread(&placement->tasks[local_rank].cpus, &err);
+ *     placement_destroy(placement);
+ *     topology_destroy(node);
+ */
 #ifndef MEGATRON_PLACEMENT_H
 #define MEGATRON_PLACEMENT_H
 

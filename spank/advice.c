@@ -8,7 +8,7 @@
 
 #include "container/process.h"
 
-/* Nobody wants to wait for advice. */
+/* A submission must not wait longer than this. */
 #define PLAN_SECONDS 10
 
 /* Does every task have a GPU of its own, and every node as many? */

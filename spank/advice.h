@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `megatron plan` says about a job before it is queued: does the model fit into the GPUs with
- * this layout, and if not, which layout does? The plugin is small on purpose: the program does the
- * planning. */
+ * this layout, and if not, which layout does? The program does the planning; its answer is called
+ * advice here. */
 #ifndef MEGATRON_ADVICE_H
 #define MEGATRON_ADVICE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Slurm tells a task about its place in the step. */
+/* What Slurm tells a task about itself and its step ("facts", as opposed to the user's choices). */
 #ifndef MEGATRON_FACTS_H
 #define MEGATRON_FACTS_H
 

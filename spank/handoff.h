@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handoff: what the plugin in srun tells the plugin in the tasks, as text in one environment
- * variable (which reaches the nodes even with --export=NONE). The tasks remove the variable. */
+/* The handoff: a message from the plugin in srun to the plugin in the tasks, as text in one
+ * environment variable (which reaches the nodes even with --export=NONE). The tasks remove the
+ * variable. */
 #ifndef MEGATRON_HANDOFF_H
 #define MEGATRON_HANDOFF_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which task runs on which cores. */
+/* Assign cores to tasks. */
 #include "binding.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which task uses which GPU. */
+/* Assign GPUs to tasks. */
 #include "binding.h"
 
 #include <stdlib.h>

@@ -22,7 +22,7 @@ enum kind { DATA = 'D', ABORT = 'A', GOODBYE = 'G' };
 
 enum { REASON = 512, EVENTS = 64 };
 
-/* How often a wait for one rank checks the others. */
+/* How often a wait for one rank checks whether another is lost. */
 #define GLANCE_SECONDS 0.25
 
 /* What has happened on a connection since it was last checked. */
@@ -37,8 +37,8 @@ struct star {
     int count;               /* of fds */
     int epoll, wake;         /* polls all connections, and a descriptor that ends a wait */
     pthread_mutex_t lock;    /* for sending, so that an abort does not split a message */
-    pthread_mutex_t reading; /* held while messages are read, so that nobody peeks into the
-                                middle of one */
+    pthread_mutex_t reading; /* held while a message is read, so that no other thread peeks
+                                into the middle of it */
 };
 
 /* The rank at the other end of connection i. */
@@ -446,7 +446,8 @@ int star_max(struct star *star, int64_t *numbers, int count, double deadline, st
     return result;
 }
 
-/* --- What others ask for ---------------------------------------------------------------------- */
+/* --- Watching from another thread --------------------------------------------------------------
+ */
 
 int star_wait(struct star *star, double seconds, struct error *err)
 {

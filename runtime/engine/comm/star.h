@@ -19,19 +19,19 @@ struct star;
 struct star *star_create(int rank, int size, const char *master, int port,
                          const struct secret_key *key, double deadline, struct error *err);
 
-/* The same if rank 0 already listens (rendezvous_listen) and the others know its address.
- * 'listener' is rank 0's socket, which stays open. */
+/* Rendezvous with a socket on which rank 0 already listens (rendezvous_listen) and whose address
+ * the others know. 'listener' is that socket, which stays open; only rank 0 uses it. */
 struct star *star_join(int rank, int size, const struct rendezvous_address *address, int listener,
                        double deadline, struct error *err);
 
-/* Says goodbye first, so that the others do not report a failure. */
+/* Tell the other ranks that this one leaves on purpose, and close the connections. */
 void star_destroy(struct star *star);
 
 /* All ranks' 'bytes', in order, on every rank. */
 int star_gather(struct star *star, const void *part, void *all, size_t bytes, double deadline,
                 struct error *err);
 
-/* The same on rank 'root' only; others may pass NULL for 'all'. */
+/* All ranks' 'bytes', in order, on rank 'root' only; others may pass NULL for 'all'. */
 int star_collect(struct star *star, const void *part, void *all, size_t bytes, int root,
                  double deadline, struct error *err);
 
@@ -50,7 +50,8 @@ int star_max(struct star *star, int64_t *numbers, int count, double deadline, st
 #define STAR_TOLD (-2)
 int star_check(struct star *star, struct error *err);
 
-/* The same, but waits for such an event, up to 'seconds' or until star_wake is called. */
+/* Wait for such an event, up to 'seconds' or until star_wake is called; returns what star_check
+ * does. */
 int star_wait(struct star *star, double seconds, struct error *err);
 void star_wake(struct star *star);
 

@@ -378,7 +378,8 @@ static int proceed(const struct tcp_group *group, struct tcp_work *work, int pha
     return 1;
 }
 
-/* After a failure the mesh is not used again, but it still refers to unfinished messages. */
+/* After a failure the mesh is not used again, but it still refers to messages in progress, so their
+ * memory is kept. */
 static void end_work(struct tcp_group *group, struct tcp_work *work)
 {
     if (work)
