@@ -13,21 +13,22 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { GUESTS = 1024, ACCEPTED_AT_ONCE = 64 };
+enum { MOST_PENDING = 1024, ACCEPTED_AT_ONCE = 64 };
 
 /* Seconds that a connection has for the handshake, and until it may be closed to make room. */
-#define GUEST_SECONDS 10.0
-#define YOUNG_SECONDS 0.1
+#define HANDSHAKE_SECONDS 10.0
+#define YOUNG_SECONDS     0.1
 
 /* A connection that is not yet that of a rank. */
-struct guest {
+struct pending {
     int fd;
-    int greeted; /* its hello was right, though perhaps recorded */
+    bool greeted; /* its hello was right, though perhaps recorded */
     double since;
     size_t got; /* bytes of the hello, then of the proof */
     struct handshake_hello hello;
@@ -35,7 +36,7 @@ struct guest {
     struct handshake_proof proof;
 };
 
-struct reception {
+struct acceptor {
     int listener, own, size;
     const struct secret_key *key;
     int *fds;
@@ -44,30 +45,30 @@ struct reception {
     int refused; /* connections without the right key */
     int foreign; /* connections of other hosts to a world without a secret */
     struct peer_nodes nodes;
-    int count; /* of guests, the oldest first */
-    struct guest *guests[GUESTS];
+    int count; /* of pending, the oldest first */
+    struct pending *pending[MOST_PENDING];
 };
 
-static void remove_guest(struct reception *r, int i)
+static void remove_pending(struct acceptor *r, int i)
 {
-    free(r->guests[i]);
-    memmove(&r->guests[i], &r->guests[i + 1], (size_t)(r->count - i - 1) * sizeof(r->guests[0]));
+    free(r->pending[i]);
+    memmove(&r->pending[i], &r->pending[i + 1], (size_t)(r->count - i - 1) * sizeof(r->pending[0]));
     r->count--;
 }
 
-static void dismiss(struct reception *r, int i)
+static void dismiss(struct acceptor *r, int i)
 {
-    close(r->guests[i]->fd);
-    remove_guest(r, i);
+    close(r->pending[i]->fd);
+    remove_pending(r, i);
 }
 
 /* Close the oldest connection, unless it is new: at first one that has not greeted, but a greeting
  * proves nothing either, since it may be a recorded one. */
-static int make_room(struct reception *r, double now)
+static int make_room(struct acceptor *r, double now)
 {
     for (int greeted = 0; greeted < 2; greeted++)
         for (int i = 0; i < r->count; i++)
-            if (r->guests[i]->greeted == greeted && now - r->guests[i]->since > YOUNG_SECONDS) {
+            if (r->pending[i]->greeted == greeted && now - r->pending[i]->since > YOUNG_SECONDS) {
                 dismiss(r, i);
                 return 1;
             }
@@ -75,7 +76,7 @@ static int make_room(struct reception *r, double now)
 }
 
 /* Returns 1 when the message is complete, 0 if more must come, -1 at its end or on an error. */
-static int read_more(struct guest *g, void *message, size_t size)
+static int read_more(struct pending *g, void *message, size_t size)
 {
     ssize_t got = recv(g->fd, (char *)message + g->got, size - g->got, MSG_DONTWAIT);
 
@@ -87,7 +88,7 @@ static int read_more(struct guest *g, void *message, size_t size)
     return g->got == size;
 }
 
-static int answer_hello(const struct reception *r, struct guest *g)
+static int answer_hello(const struct acceptor *r, struct pending *g)
 {
     int from = g->hello.from;
 
@@ -100,16 +101,16 @@ static int answer_hello(const struct reception *r, struct guest *g)
     if (send(g->fd, &g->welcome, sizeof(g->welcome), MSG_NOSIGNAL | MSG_DONTWAIT) !=
         (ssize_t)sizeof(g->welcome))
         return -1;
-    g->greeted = 1;
+    g->greeted = true;
     g->got = 0;
     return 0;
 }
 
 /* The connection is that of a rank. If the rank has connected before, it has given up that
  * connection. */
-static void admit(struct reception *r, int i)
+static void admit(struct acceptor *r, int i)
 {
-    struct guest *g = r->guests[i];
+    struct pending *g = r->pending[i];
     int at = g->hello.from - r->own - 1;
 
     if (r->fds[at] >= 0)
@@ -120,13 +121,13 @@ static void admit(struct reception *r, int i)
     g->hello.host[sizeof(g->hello.host) - 1] = '\0';
     if (r->hosts)
         memcpy(r->hosts[at], g->hello.host, sizeof(g->hello.host));
-    remove_guest(r, i);
+    remove_pending(r, i);
 }
 
-/* Returns 1 if the guest has left the list. */
-static int serve(struct reception *r, int i)
+/* Returns 1 if the connection has left the list. */
+static int serve(struct acceptor *r, int i)
 {
-    struct guest *g = r->guests[i];
+    struct pending *g = r->pending[i];
     int rc;
 
     if (!g->greeted) {
@@ -150,13 +151,13 @@ static int serve(struct reception *r, int i)
 
 /* Accept what has connected. Returns 0; 1 if there is no room for more now; -1 if this process may
  * not open enough files. */
-static int accept_more(struct reception *r, struct error *err)
+static int accept_more(struct acceptor *r, struct error *err)
 {
     for (int i = 0; i < ACCEPTED_AT_ONCE; i++) {
         double now = clock_now();
         int fd;
 
-        if (r->count == GUESTS && !make_room(r, now))
+        if (r->count == MOST_PENDING && !make_room(r, now))
             return 1;
         fd = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
@@ -174,22 +175,22 @@ static int accept_more(struct reception *r, struct error *err)
             close(fd);
             continue;
         }
-        r->guests[r->count] = xcalloc(1, sizeof(struct guest));
+        r->pending[r->count] = xcalloc(1, sizeof(struct pending));
         rendezvous_prepare(fd);
-        r->guests[r->count]->fd = fd;
-        r->guests[r->count++]->since = now;
+        r->pending[r->count]->fd = fd;
+        r->pending[r->count++]->since = now;
     }
     return 0;
 }
 
 /* Wait for at most 'milliseconds' and serve what has arrived. 'full': do not accept more. */
-static int serve_all(struct reception *r, int *full, int milliseconds, struct error *err)
+static int serve_all(struct acceptor *r, int *full, int milliseconds, struct error *err)
 {
-    struct pollfd list[GUESTS + 1];
+    struct pollfd list[MOST_PENDING + 1];
     int count = r->count, ready;
 
     for (int i = 0; i < count; i++)
-        list[i] = (struct pollfd){r->guests[i]->fd, POLLIN, 0};
+        list[i] = (struct pollfd){r->pending[i]->fd, POLLIN, 0};
     list[count] = (struct pollfd){*full ? -1 : r->listener, POLLIN, 0};
     ready = poll(list, (nfds_t)count + 1, *full && milliseconds > 50 ? 50 : milliseconds);
     *full = 0;
@@ -198,7 +199,7 @@ static int serve_all(struct reception *r, int *full, int milliseconds, struct er
     for (int i = count - 1; i >= 0; i--) {
         if (list[i].revents && serve(r, i))
             continue;
-        if (clock_now() - r->guests[i]->since > GUEST_SECONDS)
+        if (clock_now() - r->pending[i]->since > HANDSHAKE_SECONDS)
             dismiss(r, i);
     }
     if (list[count].revents) {
@@ -211,7 +212,7 @@ static int serve_all(struct reception *r, int *full, int milliseconds, struct er
 }
 
 /* Name the ranks that have not connected. */
-static int report_missing(const struct reception *r, double deadline, struct error *err)
+static int report_missing(const struct acceptor *r, double deadline, struct error *err)
 {
     char names[256] = "";
     int missing = 0;
@@ -245,17 +246,17 @@ static int report_missing(const struct reception *r, double deadline, struct err
 int rendezvous_accept(int listener, int own, int size, const struct secret_key *key,
                       double deadline, int *fds, char (*hosts)[64], struct error *err)
 {
-    struct reception *r = xcalloc(1, sizeof(*r));
+    struct acceptor *r = xcalloc(1, sizeof(*r));
     double until = clock_now() + deadline;
     int rc = 0, full = 0;
 
-    *r = (struct reception){.listener = listener,
-                            .own = own,
-                            .size = size,
-                            .key = key,
-                            .fds = fds,
-                            .hosts = hosts,
-                            .missing = size - own - 1};
+    *r = (struct acceptor){.listener = listener,
+                           .own = own,
+                           .size = size,
+                           .key = key,
+                           .fds = fds,
+                           .hosts = hosts,
+                           .missing = size - own - 1};
     while (r->missing > 0) {
         double left = until - clock_now();
 
