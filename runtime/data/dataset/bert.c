@@ -29,9 +29,10 @@ static int write_mapping(struct index_writer *writer, const struct bert_range *r
 
 static int no_samples(const struct building *b, struct error *err)
 {
-    error_set_code(err, ERROR_USAGE, "%s: no document has %d sentences of at most 512 tokens",
-                   indexed_prefix(b->corpus), b->request.least);
-    return error_append(err, "; make it with `megatron preprocess --split-sentences`");
+    return error_set_code(err, ERROR_USAGE,
+                          "%s: no document has %d sentences of at most 512 tokens; make it with "
+                          "`megatron preprocess --split-sentences`",
+                          indexed_prefix(b->corpus), b->request.least);
 }
 
 static int build(void *arg, struct index_writer *writer, struct error *err)

@@ -18,8 +18,7 @@ static int is_number_part(char c)
 
 static int wrong_split(const char *text, const char *why, struct error *err)
 {
-    error_set(err, "data split %s: %s", text, why);
-    return error_append(err, "; change --split");
+    return error_set(err, "data split %s: %s; change --split", text, why);
 }
 
 int split_parse(const char *text, struct split_range ranges[SPLITS], struct error *err)

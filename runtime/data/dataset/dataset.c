@@ -48,13 +48,12 @@ static int create_mock(const struct dataset_config *config, struct dataset *spli
 {
     enum { ONE_EPOCH = 100000 };
 
-    if (config->vocabulary < 2 || config->eod < 0 || config->eod >= config->vocabulary) {
-        error_set(err,
-                  "mock data needs an end-of-document token; %" PRId32
-                  " is not in a vocabulary of %" PRId64,
-                  config->eod, config->vocabulary);
-        return error_append(err, "; use --data-path PREFIX instead of --mock-data");
-    }
+    if (config->vocabulary < 2 || config->eod < 0 || config->eod >= config->vocabulary)
+        return error_set(err,
+                         "mock data needs an end-of-document token; %" PRId32
+                         " is not in a vocabulary of %" PRId64
+                         "; use --data-path PREFIX instead of --mock-data",
+                         config->eod, config->vocabulary);
     for (int i = 0; i < DATASET_SPLITS; i++) {
         if (config->samples[i] == 0)
             continue;
@@ -138,11 +137,10 @@ int dataset_create(const struct dataset_config *config, struct dataset *splits[D
 
     for (int i = 0; i < DATASET_SPLITS; i++)
         splits[i] = NULL;
-    if (config->sequence_length < 1 || config->sequence_length > INT32_MAX / 8) {
-        error_set(err, "a sequence length of %" PRId64 " is out of range (1 to %d)",
-                  config->sequence_length, INT32_MAX / 8);
-        return error_append(err, "; change --seq-length");
-    }
+    if (config->sequence_length < 1 || config->sequence_length > INT32_MAX / 8)
+        return error_set(
+            err, "a sequence length of %" PRId64 " is out of range (1 to %d); change --seq-length",
+            config->sequence_length, INT32_MAX / 8);
     status = config->masked && !config->masked->bert ? masked_create(config, splits, err)
              : config->mock                          ? create_mock(config, splits, err)
                                                      : dataset_build(config, splits, err);

@@ -23,16 +23,14 @@ int data_paths_read(const struct dataset_config *config, struct data_paths *path
 
     for (int i = 0; i < DATASET_SPLITS; i++)
         apart |= config->split_path[i].count > 0;
-    if (apart && (config->data_path.count > 0 || config->split)) {
-        error_set(err, "%s cannot be combined with separate train, valid or test data",
-                  config->data_path.count > 0 ? "data for all splits" : "a data split");
-        return error_append(err, "; use either --data-path and --split, or --train-data-path, "
-                                 "--valid-data-path and --test-data-path");
-    }
-    if (!apart && config->data_path.count == 0) {
-        error_set(err, "no data to train on");
-        return error_append(err, "; use --data-path PREFIX, or --mock-data");
-    }
+    if (apart && (config->data_path.count > 0 || config->split))
+        return error_set(err,
+                         "%s cannot be combined with separate train, valid or test data; use "
+                         "either --data-path and --split, or --train-data-path, "
+                         "--valid-data-path and --test-data-path",
+                         config->data_path.count > 0 ? "data for all splits" : "a data split");
+    if (!apart && config->data_path.count == 0)
+        return error_set(err, "no data to train on; use --data-path PREFIX, or --mock-data");
     if (!apart &&
         split_parse(config->split ? config->split : DATASET_DEFAULT_SPLIT, paths->ranges, err) < 0)
         return -1;
@@ -70,10 +68,10 @@ int data_paths_part(const struct indexed *corpus, enum dataset_split split, bool
     split_bounds(range, bert ? info->documents : info->sequences, first, count);
     if (*count > 0 || split != DATASET_TRAIN)
         return 0;
-    error_set_code(err, ERROR_USAGE, "%s: none of its %" PRId64 " %s is training data",
-                   indexed_prefix(corpus), bert ? info->documents : info->sequences,
-                   bert ? "documents" : "sequences");
-    return error_append(err, "; change --split");
+    return error_set_code(err, ERROR_USAGE,
+                          "%s: none of its %" PRId64 " %s is training data; change --split",
+                          indexed_prefix(corpus), bert ? info->documents : info->sequences,
+                          bert ? "documents" : "sequences");
 }
 
 void cache_own_directory(char path[PATH_MAX])

@@ -18,7 +18,7 @@
 
 enum { GPT_DOCUMENT, GPT_SAMPLE, GPT_SHUFFLE }; /* arrays of the index file */
 
-/* What determines the order. */
+/* Everything that determines the order. */
 struct gpt_request {
     const struct indexed *corpus;
     int64_t first, count; /* the sequences of this split */

@@ -170,8 +170,8 @@ static struct index_file *get_in(const struct index_request *request, const stru
         remove_draft(target, &watch);
         if (taken > 0) {
             file = build_leased(request, target, &lease, &lost, err);
-            /* A process that was stopped for a long time finds its file removed: another one builds
-             * it. */
+            /* If this process was suspended for long, another one has taken over and removed its
+             * draft. */
             if (!lost || file)
                 return file;
         } else if (wait_turn(request, target, &watch, clock_now() - began, &pause, err) < 0) {

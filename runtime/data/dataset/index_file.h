@@ -10,7 +10,7 @@
 
 enum { INDEX_ARRAYS = 3, INDEX_VALUES = 8 };
 
-/* What a file contains besides its description. */
+/* The contents of a file besides its description. */
 struct index_layout {
     struct {
         int64_t count;

@@ -38,7 +38,7 @@ const char *indexed_prefix(const struct indexed *indexed);
 
 /* Read 'count' entries of one of the arrays, starting at 'first'. Returns 0, or -1 if the range is
  * outside the array, the file cannot be read or an entry is damaged (a negative length, a document
- * before the previous one of the call or behind the last sequence); then the contents of 'out' are
+ * before the previous one of the call or after the last sequence); then the contents of 'out' are
  * undefined. Pointers are checked when they are used. */
 int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
                     struct error *err);

@@ -76,13 +76,12 @@ static void *fill(void *arg)
 
 static int check_config(const struct batch_loader_config *config, struct error *err)
 {
-    if (batch_size(config->micro_batch, config->dataset->sequence_length) == 0) {
-        error_set(err,
-                  "a micro-batch of %" PRId64 " sequences of length %" PRId64
-                  " is too large for a batch buffer",
-                  config->micro_batch, config->dataset->sequence_length);
-        return error_append(err, "; lower --micro-batch-size or --seq-length");
-    }
+    if (batch_size(config->micro_batch, config->dataset->sequence_length) == 0)
+        return error_set(
+            err,
+            "a micro-batch of %" PRId64 " sequences of length %" PRId64
+            " is too large for a batch buffer; lower --micro-batch-size or --seq-length",
+            config->micro_batch, config->dataset->sequence_length);
     if (config->ranks < 1 || config->rank < 0 || config->rank >= config->ranks)
         return error_bug(err, "there is no data-parallel rank %d of %d", config->rank,
                          config->ranks);

@@ -123,19 +123,17 @@ static int make_batches(struct masked *m, const char *prefix, struct error *err)
         config.max_sentences = 1;
     if (batching_make(&m->batching, &m->blocks, &config, err) < 0)
         return error_prefix(err, "%s", prefix);
-    if (m->batching.blocks == 0) {
-        error_set_code(err, ERROR_USAGE,
-                       "%s: none of its %" PRId64 " samples fits into %" PRId64 " tokens", prefix,
-                       m->blocks.count, m->sequence_length);
-        return error_append(err, "; raise --tokens-per-sample, or use --sample-break-mode none");
-    }
-    if (m->batching.skipped > 0 && m->split != DATASET_TRAIN) {
-        error_set(err,
-                  "%s: %" PRId64 " samples are longer than %" PRId64
-                  " tokens, the longest has %" PRId64 " tokens",
-                  prefix, m->batching.skipped, m->sequence_length, masked_counts(m).longest + 1);
-        return error_append(err, "; raise --tokens-per-sample, or use --sample-break-mode none");
-    }
+    if (m->batching.blocks == 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "%s: none of its %" PRId64 " samples fits into %" PRId64
+                              " tokens; raise --tokens-per-sample, or use --sample-break-mode none",
+                              prefix, m->blocks.count, m->sequence_length);
+    if (m->batching.skipped > 0 && m->split != DATASET_TRAIN)
+        return error_set(
+            err,
+            "%s: %" PRId64 " samples are longer than %" PRId64 " tokens, the longest has %" PRId64
+            " tokens; raise --tokens-per-sample, or use --sample-break-mode none",
+            prefix, m->batching.skipped, m->sequence_length, masked_counts(m).longest + 1);
     if (c->pack)
         pack_rows(m);
     m->order = xcalloc((size_t)m->batching.batches, sizeof(*m->order));
@@ -342,7 +340,7 @@ int masked_step_of(struct masked *m, int64_t step, struct masked_step *out, stru
     return 0;
 }
 
-/* What one selected token is a share of: all of its step. */
+/* The number of selected tokens in the step, by which the loss of each is divided. */
 static int count_share(struct masked *m, int64_t step, double *out, struct error *err)
 {
     struct masked_step counts = {0};

@@ -50,7 +50,7 @@ int64_t masked_slots(const struct masked *masked);
 /* Steps in an epoch, or of one evaluation. */
 int64_t masked_steps(const struct masked *masked);
 
-/* What the split contains. */
+/* Totals of the split. */
 struct masked_counts {
     int64_t blocks, skipped, batches;
     int64_t longest; /* tokens of the longest block that is skipped */
@@ -59,7 +59,7 @@ struct masked_counts {
 };
 struct masked_counts masked_counts(const struct masked *masked);
 
-/* What a step contains, over all ranks: the same numbers on every rank. */
+/* Totals of a step over all ranks; every rank computes the same numbers. */
 struct masked_step {
     int64_t epoch;     /* from 1 */
     int64_t in_epoch;  /* number of the step in its epoch, from 1 */

@@ -101,11 +101,11 @@ int batching_make(struct batching *batching, const struct blocks *blocks,
     if (blocks->count > INT32_MAX)
         return error_set(err, "%" PRId64 " samples, but at most %d can be batched; split the data",
                          blocks->count, INT32_MAX);
-    if (config->max_tokens > 0 && config->max_tokens < config->longest) {
-        error_set(err, "a batch of %" PRId64 " tokens cannot hold a sample of %" PRId64 " tokens",
-                  config->max_tokens, config->longest);
-        return error_append(err, "; raise --max-tokens");
-    }
+    if (config->max_tokens > 0 && config->max_tokens < config->longest)
+        return error_set(err,
+                         "a batch of %" PRId64 " tokens cannot hold a sample of %" PRId64
+                         " tokens; raise --max-tokens",
+                         config->max_tokens, config->longest);
     sort_blocks(batching, blocks, config);
     batching->ends = xcalloc((size_t)batching->blocks + 2, sizeof(*batching->ends));
     for (int64_t i = 0; i < batching->blocks; i++)

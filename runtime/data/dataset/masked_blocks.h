@@ -16,7 +16,7 @@
 enum break_mode {
     BREAK_NONE,         /* equal cuts, wherever they fall */
     BREAK_COMPLETE,     /* whole lines, as many as fit; a longer line is a block of its own */
-    BREAK_COMPLETE_DOC, /* the same, and a block ends at an empty line, which is dropped */
+    BREAK_COMPLETE_DOC, /* whole lines; a block also ends at an empty line, which is dropped */
     BREAK_EOS,          /* one line */
 };
 
@@ -30,8 +30,7 @@ struct blocks {
  * cases. */
 int blocks_make(struct blocks *blocks, const struct indexed *corpus, enum break_mode mode,
                 int64_t size, struct error *err);
-/* The same for lines of the given lengths, added to the blocks made so far; '*state' keeps what is
- * open between calls and begins as zero. */
+/* Incrementally: add lines of the given lengths; '*state' is the open block and begins as zero. */
 struct blocks_state {
     int64_t at, length; /* of the open block */
 };

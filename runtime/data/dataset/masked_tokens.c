@@ -31,26 +31,24 @@ static double draw(struct draws *draws)
 
 static int check_config(const struct mask_config *c, struct error *err)
 {
-    if (c->vocabulary < 1 || c->mask < 0 || c->mask >= c->vocabulary) {
-        error_set_code(err, ERROR_USAGE,
-                       "the mask token %" PRId32 " is not in the vocabulary of %" PRId64 " tokens",
-                       c->mask, c->vocabulary);
-        return error_append(err, "; give the id of the mask token with --mask-id");
-    }
-    if (!(c->probability > 0 && c->probability < 1)) {
-        error_set_code(err, ERROR_USAGE, "a masking probability of %g is not between 0 and 1",
-                       c->probability);
-        return error_append(err, "; correct --mask-prob");
-    }
+    if (c->vocabulary < 1 || c->mask < 0 || c->mask >= c->vocabulary)
+        return error_set_code(err, ERROR_USAGE,
+                              "the mask token %" PRId32 " is not in the vocabulary of %" PRId64
+                              " tokens; give the id of the mask token with --mask-id",
+                              c->mask, c->vocabulary);
+    if (!(c->probability > 0 && c->probability < 1))
+        return error_set_code(
+            err, ERROR_USAGE,
+            "a masking probability of %g is not between 0 and 1; correct --mask-prob",
+            c->probability);
     if (!(c->leave_unmasked >= 0 && c->random_token >= 0 &&
-          c->leave_unmasked + c->random_token <= 1)) {
-        error_set_code(
+          c->leave_unmasked + c->random_token <= 1))
+        return error_set_code(
             err, ERROR_USAGE,
             "the probabilities of unmasked tokens (%g) and random tokens (%g) must not be "
-            "negative, nor exceed 1 together",
+            "negative, nor exceed 1 together; correct --leave-unmasked-prob and "
+            "--random-token-prob",
             c->leave_unmasked, c->random_token);
-        return error_append(err, "; correct --leave-unmasked-prob and --random-token-prob");
-    }
     return 0;
 }
 

@@ -5,8 +5,8 @@
 
 #include "mt19937.h"
 
-/* The same as mt19937_shuffle_u32 and _i64, to the last bit of array and generator. Needs about 20
- * MiB of memory. */
+/* Like mt19937_shuffle_u32 and _i64, with identical results, including the state of the generator.
+ * Needs about 20 MiB of memory. */
 void shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count, int threads);
 void shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count, int threads);
 

@@ -120,10 +120,11 @@ static int differ(const char *prefix, const struct tokenizer_identity *here, con
 
     data_identity_words(here, words[0]);
     data_identity_words(there, words[1]);
-    error_set_code(err, ERROR_USAGE, "%s was made by %s, but %s %s", prefix, words[0], other,
-                   words[1]);
-    return error_append(err, "; use the tokenizer that made the data (--tokenizer-type and its "
-                             "files), or run `megatron preprocess` again with this one");
+    return error_set_code(err, ERROR_USAGE,
+                          "%s was made by %s, but %s %s; use the tokenizer that made the data "
+                          "(--tokenizer-type and its "
+                          "files), or run `megatron preprocess` again with this one",
+                          prefix, words[0], other, words[1]);
 }
 
 static int check_identity(struct vocabulary_check *check, const struct indexed *corpus,

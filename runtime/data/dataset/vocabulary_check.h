@@ -7,7 +7,7 @@
 
 #include "data_identity.h"
 
-/* What is surprising, but no error. */
+/* Findings that are warnings, not errors. */
 enum vocabulary_finding {
     FOUND_UNREADABLE, /* the file beside the corpus cannot be used */
     FOUND_LARGER,     /* the corpus may have tokens that the model does not know */

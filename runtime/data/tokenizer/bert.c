@@ -35,25 +35,12 @@ static int read_lines(struct tokenizer *tokenizer, const struct file_bytes *byte
     return 0;
 }
 
-/* The id of a token, or -1. */
-static int64_t find_token(const struct vocabulary *vocabulary, const char *name)
-{
-    for (size_t id = vocabulary->count; id-- > 0;) {
-        size_t length;
-        const uint8_t *text = vocabulary_text(vocabulary, id, &length);
-
-        if (length == strlen(name) && memcmp(text, name, length) == 0)
-            return (int64_t)id;
-    }
-    return -1;
-}
-
 static int add_specials(struct tokenizer *tokenizer, struct error *err)
 {
     static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        int64_t id = find_token(&tokenizer->vocabulary, names[i]);
+        int64_t id = vocabulary_find(&tokenizer->vocabulary, names[i]);
 
         if (id < 0)
             return error_set(err,
@@ -63,9 +50,9 @@ static int add_specials(struct tokenizer *tokenizer, struct error *err)
             specials_add(&tokenizer->specials, (const uint8_t *)names[i], strlen(names[i]),
                          (uint32_t)id, 0);
     }
-    tokenizer->wordpiece.unknown = (uint32_t)find_token(&tokenizer->vocabulary, "[UNK]");
-    tokenizer->bos = find_token(&tokenizer->vocabulary, "[CLS]");
-    tokenizer->eos = tokenizer->eod = find_token(&tokenizer->vocabulary, "[SEP]");
+    tokenizer->wordpiece.unknown = (uint32_t)vocabulary_find(&tokenizer->vocabulary, "[UNK]");
+    tokenizer->bos = vocabulary_find(&tokenizer->vocabulary, "[CLS]");
+    tokenizer->eos = tokenizer->eod = vocabulary_find(&tokenizer->vocabulary, "[SEP]");
     return 0;
 }
 
@@ -76,11 +63,11 @@ int load_bert(struct tokenizer *tokenizer, struct error *err)
     struct file_bytes bytes;
     int rc;
 
-    if (!path) {
-        error_set_code(err, ERROR_USAGE, "%s needs a vocabulary file, BERT's vocab.txt",
-                       tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
-        return error_append(err, "; name it with --vocab-file");
-    }
+    if (!path)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s needs a vocabulary file, BERT's vocab.txt; name it with --vocab-file",
+            tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
     if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
     rc = read_lines(tokenizer, &bytes, err);

@@ -130,7 +130,7 @@ static size_t encode_characters(const struct bpe *bpe, struct bpe_scratch *scrat
     return made + encode_run(bpe, scratch, word + run, length - run, characters, ids + made);
 }
 
-/* The same for a word with bytes that are not UTF-8: each of them becomes U+FFFD. */
+/* Encode a word with bytes that are not UTF-8; each of them becomes U+FFFD. */
 static size_t encode_repaired(const struct bpe *bpe, struct bpe_scratch *scratch,
                               const uint8_t *word, size_t length, uint32_t *ids)
 {

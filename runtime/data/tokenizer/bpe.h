@@ -16,7 +16,7 @@
 #define BPE_RANK_LIMIT   ((1u << 22) - 2)
 #define BPE_NONE         UINT32_MAX
 
-/* What a word consists of before the first merge. */
+/* The initial symbols of a word. */
 enum bpe_units { BPE_BYTES, BPE_CHARACTERS };
 
 struct bpe;
@@ -25,8 +25,8 @@ struct bpe;
 struct bpe_engine {
     /* See bpe_encode_small. */
     size_t (*small)(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids);
-    /* Merge 1 to BPE_SHORT symbols in place; the same for the symbols of the bytes of a word.
-     * Return how many remain. */
+    /* Merge 1 to BPE_SHORT symbols, or the symbols of a word's bytes, in place. Return how many
+     * remain. */
     size_t (*merge_short)(const struct bpe *bpe, uint32_t *symbols, size_t count);
     size_t (*merge_bytes)(const struct bpe *bpe, const uint8_t *word, uint32_t *symbols,
                           size_t count);
@@ -236,7 +236,7 @@ static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)
 size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                   size_t length, uint32_t *ids);
 
-/* The same for a word of 1 to BPE_SMALL bytes, in a buffer of 16 bytes that is padded with zeros;
+/* Encode a word of 1 to BPE_SMALL bytes, in a buffer of 16 bytes that is padded with zeros;
  * 'ids' has room for 16. Returns 0 if the word needs bpe_encode. */
 #define BPE_SMALL 15
 static inline size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length,

@@ -142,9 +142,9 @@ static void number_by_symbol(struct bpe *bpe)
     bpe->rank_is_symbol = 1;
 }
 
-/* Keep one pair per token: the last merge of its own text. When a pair merges, nothing has merged
- * across its two ends before, so the same happens if its text is encoded alone; any other pair with
- * the same text is always broken up first. */
+/* Keep one pair per token: the last merge when the token's text is encoded alone. A pair can only
+ * merge if nothing has merged across its two ends, so its text is then encoded as if it were alone;
+ * other pairs with the same text never get to merge. */
 static void keep_used_pairs(struct bpe *bpe)
 {
     memset(bpe->pairs, 0, (bpe->pair_mask + 1) * sizeof(*bpe->pairs));

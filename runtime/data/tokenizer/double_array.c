@@ -39,7 +39,7 @@ void double_array_clear(struct double_array *array)
     memset(array, 0, sizeof(*array));
 }
 
-/* One word of the places after each is moved from i to i XOR byte. */
+/* One of the four words of a permuted set of places: place i becomes place i XOR byte. */
 static inline uint64_t moved(const struct places *from, uint8_t byte, unsigned word)
 {
     static const uint64_t low[6] = {

@@ -507,6 +507,5 @@ void encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
 
 void encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out)
 {
-    token_buffer_reserve(out, 1, encoder->tokenizer->id_size);
-    put_ids(out, &id, 1, encoder->wide);
+    token_buffer_put(out, id, encoder->tokenizer->id_size);
 }

@@ -37,10 +37,10 @@ int load_fairseq_words(struct tokenizer *tokenizer, struct error *err)
     const char *path = tokenizer->config.vocab_file;
 
     tokenizer->dict = xcalloc(1, sizeof(*tokenizer->dict));
-    if (!path) {
-        error_set_code(err, ERROR_USAGE, "FairseqWords needs a dictionary, fairseq's dict.txt");
-        return error_append(err, "; name it with --vocab-file");
-    }
+    if (!path)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "FairseqWords needs a dictionary, fairseq's dict.txt; name it with --vocab-file");
     if (fairseq_dict_read(tokenizer->dict, path, err) < 0 ||
         set_vocabulary(tokenizer, tokenizer->dict, err) < 0)
         return -1;
@@ -88,17 +88,17 @@ static int make_map(struct tokenizer *tokenizer, const struct fairseq_dict *dict
                              path, id - FAIRSEQ_SPECIALS + 1, (long long)from, count);
         if (from >= 0)
             tokenizer->map[from] = (int64_t)id;
-        else if (!made_up && id != dict->mask) {
-            error_set(err, "%s, line %zu: \"%.*s\" is not one of GPT-2's ids", path,
-                      id - FAIRSEQ_SPECIALS + 1, (int)(length < 40 ? length : 40), word);
-            return error_append(err,
-                                "; for a dictionary of words use --tokenizer-type FairseqWords");
-        }
+        else if (!made_up && id != dict->mask)
+            return error_set(err,
+                             "%s, line %zu: \"%.*s\" is not one of GPT-2's ids; for a dictionary "
+                             "of words use --tokenizer-type FairseqWords",
+                             path, id - FAIRSEQ_SPECIALS + 1, (int)(length < 40 ? length : 40),
+                             word);
     }
     return 0;
 }
 
-/* What no BPE token is: specials, fillers, <mask>. */
+/* Enter the entries that are not BPE tokens: specials, fillers, <mask>. */
 static int set_others(struct tokenizer *tokenizer, const struct fairseq_dict *dict,
                       struct error *err)
 {
@@ -121,10 +121,9 @@ int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err)
     struct fairseq_dict dict;
     int rc;
 
-    if (tokenizer->config.merge_file) {
-        error_set_code(err, ERROR_USAGE, "FairseqBPE always uses GPT-2's merges");
-        return error_append(err, "; drop --merge-file");
-    }
+    if (tokenizer->config.merge_file)
+        return error_set_code(err, ERROR_USAGE,
+                              "FairseqBPE always uses GPT-2's merges; drop --merge-file");
     if (!path && locate_data("gpt2/dict.txt", own, sizeof(own), err) < 0)
         return -1;
     path = path ? path : own;
@@ -134,7 +133,7 @@ int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err)
     if (rc == 0 && set_others(tokenizer, &dict, err) < 0)
         rc = error_prefix(err, "%s", path);
     if (rc == 0) {
-        /* fairseq knows no special tokens in texts. */
+        /* fairseq treats special tokens in texts as plain text. */
         tokenizer->config.vocab_file = NULL;
         tokenizer->config.special_as_text = 1;
         rc = load_gpt2(tokenizer, err);
@@ -155,13 +154,9 @@ void words_encode(const struct tokenizer *tokenizer, const char *text, size_t le
     while ((size = word_next(text, length, &at, &word)) > 0) {
         size_t id = word_table_find(&tokenizer->dict->words, word, size);
 
-        token_buffer_reserve(out, 1, tokenizer->id_size);
         /* A <mask> that the file lists is a word; otherwise the training adds it, later. */
         if (id == WORD_NONE || id >= tokenizer->dict->written)
             id = FAIRSEQ_UNK;
-        if (tokenizer->id_size == 4)
-            ((int32_t *)out->ids)[out->count++] = (int32_t)id;
-        else
-            ((uint16_t *)out->ids)[out->count++] = (uint16_t)id;
+        token_buffer_put(out, (int64_t)id, tokenizer->id_size);
     }
 }

@@ -128,7 +128,7 @@ static uint32_t find_half(const struct tokenizer *tokenizer, const char *text, s
     return trie_find(&tokenizer->bpe.trie, bytes, count);
 }
 
-/* What to do with merge 'number', from 0: two tokens of the given lengths with a space between. */
+/* Called for each merge, counted from 0: two tokens of the given lengths with a space between. */
 typedef int merge_use(struct tokenizer *tokenizer, int64_t number, const char *line, size_t first,
                       size_t second, struct error *err);
 

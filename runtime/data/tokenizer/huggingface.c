@@ -48,11 +48,10 @@ int load_huggingface(struct tokenizer *tokenizer, struct error *err)
     struct json *json;
     int rc;
 
-    if (!model) {
-        error_set_code(err, ERROR_USAGE,
-                       "HuggingFaceTokenizer needs a tokenizer.json or its directory");
-        return error_append(err, "; name it with --tokenizer-model");
-    }
+    if (!model)
+        return error_set_code(err, ERROR_USAGE,
+                              "HuggingFaceTokenizer needs a tokenizer.json or its directory; name "
+                              "it with --tokenizer-model");
     if (strlen(model) + 32 > sizeof(pipeline.path))
         return error_set(err, "the path of the tokenizer is too long; use a shorter one");
     snprintf(pipeline.path, sizeof(pipeline.path), "%s%s", model,

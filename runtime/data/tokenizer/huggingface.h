@@ -48,10 +48,10 @@ int huggingface_read_normalizer(struct pipeline *pipeline, struct json_value com
 /* Is a member this text? */
 int huggingface_text_is(struct json_value object, const char *name, const char *wanted);
 
-/* Say that a part is not supported: its name and 'what' about it. Returns -1. */
+/* Report an unsupported component: its name and 'what' about it. Returns -1. */
 int huggingface_refuse(const struct pipeline *pipeline, const char *part,
                        struct json_value component, const char *what, struct error *err);
-/* The same for a pattern of 'part', if 'why' names what is not supported in it; otherwise 'why'
+/* Report that a pattern of 'part' failed to compile: as unsupported if 'why' says so, else 'why'
  * itself. */
 int huggingface_refuse_pattern(const struct pipeline *pipeline, const char *part,
                                const struct error *why, struct error *err);

@@ -162,7 +162,7 @@ static int read_metaspace(struct pipeline *pipeline, struct json_value component
     if (pipeline->words && (prefix != NORMALIZER_MISSING || !flag_is(component, "split", 1)))
         return refuse(pipeline, component, " with these settings after WhitespaceSplit", err);
     tokenizer->normalizer.words = pipeline->words;
-    /* What the normalizer has prepended stays there, so nothing more is prepended. */
+    /* If the normalizer prepends a mark, Metaspace does not prepend another one. */
     if (!tokenizer->normalizer.prefix)
         tokenizer->normalizer.prefix = prefix;
     tokenizer->cut_spaces = flag_is(component, "split", 1);

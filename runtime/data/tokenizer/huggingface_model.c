@@ -52,19 +52,13 @@ static size_t token_bytes(const struct pipeline *pipeline, const char *text, siz
     return made;
 }
 
-static int hexadecimal(char digit)
-{
-    return digit >= '0' && digit <= '9'   ? digit - '0'
-           : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10
-                                          : -1;
-}
-
 enum vocabulary_kind huggingface_token_entry(const struct pipeline *pipeline, const char *text,
                                              size_t length, uint8_t *bytes, size_t *count)
 {
-    if (pipeline->byte_fallback && length == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
-        hexadecimal(text[3]) >= 0 && hexadecimal(text[4]) >= 0) {
-        bytes[0] = (uint8_t)(hexadecimal(text[3]) * 16 + hexadecimal(text[4]));
+    int byte = pipeline->byte_fallback ? byte_of_piece((const uint8_t *)text, length) : -1;
+
+    if (byte >= 0) {
+        bytes[0] = (uint8_t)byte;
         *count = 1;
         return VOCABULARY_BYTE;
     }

@@ -30,7 +30,7 @@ static inline struct property kind_of(uint32_t point)
     return property_of(point < RAW ? point : 0);
 }
 
-/* Does the character never combine with what precedes it (a starter)? */
+/* Is the character a starter that never combines with preceding characters? */
 static bool is_apart(struct property kind)
 {
     return kind.order == 0 && kind.form_c == FORM_C_YES;
@@ -199,7 +199,7 @@ static void sort_cluster(struct nfc *nfc)
     }
 }
 
-/* What two characters become; 0: they stay two. */
+/* The composition of two characters, or 0. */
 static uint32_t compose_two(uint32_t first, uint32_t second)
 {
     if (first - HANGUL_LEAD < HANGUL_LEADS && second - HANGUL_VOWEL < HANGUL_VOWELS)

@@ -154,7 +154,7 @@ int normalizer_changes(const struct normalizer *normalizer, const uint8_t *text,
     return 0;
 }
 
-/* What the next characters become: '*out' and its length; returns how many bytes they are. */
+/* Map the next characters: '*out' is the result. Returns how many bytes of the text it replaces. */
 static size_t next_piece(const struct normalizing *state, const char **out, size_t *out_length)
 {
     const struct normalizer *normalizer = state->normalizer;

@@ -14,18 +14,18 @@
 enum {
     NORMALIZER_PREFIX = 1, /* always */
     NORMALIZER_MISSING,    /* if there is none yet */
-    NORMALIZER_FIRST,      /* the same, but only at the start of the whole text */
+    NORMALIZER_FIRST,      /* if there is none yet, and only at the start of the whole text */
 };
 
 enum normalizer_kind {
     NORMALIZER_STAYS = 1,  /* beyond ASCII, stays as it is */
-    NORMALIZER_BASE = 2,   /* likewise, unless a character follows that joins it */
+    NORMALIZER_BASE = 2,   /* stays as well, unless a character follows that joins it */
     NORMALIZER_JOINED = 4, /* some entry of the map has it after a base or ASCII */
 };
 
 struct normalizer;
 
-/* The same for different processors. */
+/* The inner loop, compiled for a processor. */
 struct normalize_engine {
     const char *name;
     /* Copy characters that stay and white space, at most 'room' bytes, while more than 64 bytes
@@ -56,7 +56,7 @@ struct normalizer {
                             it up */
     uint8_t joins[256];  /* may this byte, after ASCII, belong to a longer entry of the map? */
     int printable;       /* single[c] is c for all printable characters */
-    int blocks;          /* likewise, and none of ASCII is ever joined: 'engine' may be used */
+    int blocks;          /* 'engine' may be used: 'printable', and no entry joins two of ASCII */
     uint8_t kinds[0x10000]; /* bits of characters below U+10000: enum normalizer_kind */
     /* Characters that 'engine' must not copy, because they have to be looked up or may join the one
      * before them: by all bytes but the last, and a bit for each last byte. Small enough for the L1
@@ -93,7 +93,7 @@ static inline size_t normalizer_plain_run(const struct normalizer *normalizer, c
 
     while (run < length && run < most && normalizer->plain[text[run]])
         run++;
-    /* What follows may be a mark that the map puts together with the last one. */
+    /* The next character may be a mark that the map composes with the last one. */
     return run > 0 && run < length && text[run] >= 0x80 ? run - 1 : run;
 }
 
@@ -109,7 +109,7 @@ int normalizer_changes(const struct normalizer *normalizer, const uint8_t *text,
 int normalizer_prefixes(const struct normalizer *normalizer, const uint8_t *text, size_t length,
                         int first);
 
-/* A text on its way through the normalizer. */
+/* The state of a text that is being normalized. */
 struct normalizing {
     const struct normalizer *normalizer;
     const uint8_t *text;

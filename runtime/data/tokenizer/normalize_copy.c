@@ -28,7 +28,7 @@ static int is_kept(const struct normalizer *normalizer, const uint8_t *text, siz
     return 1;
 }
 
-/* What one byte of ASCII becomes. */
+/* The replacement of one byte of ASCII. */
 static void find_single(struct normalizer *normalizer, uint8_t byte)
 {
     size_t length = 1;
@@ -74,7 +74,7 @@ static void find_joined(struct normalizer *normalizer, uint8_t *text, size_t fro
     }
 }
 
-/* 'kinds' in the form that the engines need. What is not a character is trouble. */
+/* Convert 'kinds' for the engines. Surrogates and overlong forms count as trouble. */
 static void find_trouble(struct normalizer *normalizer)
 {
     memset(normalizer->trouble_three, 0xFF, sizeof(normalizer->trouble_three));

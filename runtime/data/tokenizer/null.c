@@ -2,15 +2,6 @@
 /* NullTokenizer: texts are numbers with single spaces between them. */
 #include "tokenizer_private.h"
 
-static void put_id(const struct tokenizer *tokenizer, struct token_buffer *out, int64_t id)
-{
-    if (tokenizer->id_size == 4)
-        ((int32_t *)out->ids)[out->count++] = (int32_t)id;
-    else
-        ((uint16_t *)out->ids)[out->count++] = (uint16_t)id;
-}
-
-/* 'out' may be NULL. */
 int null_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
                 struct token_buffer *out, struct error *err)
 {
@@ -39,10 +30,8 @@ int null_encode(const struct tokenizer *tokenizer, const char *text, size_t leng
                              "NullTokenizer: there is no id at byte %zu of the text; texts are ids "
                              "separated by single spaces",
                              at);
-        if (out) {
-            token_buffer_reserve(out, 1, tokenizer->id_size);
-            put_id(tokenizer, out, id);
-        }
+        if (out)
+            token_buffer_put(out, id, tokenizer->id_size);
         at += at < length;
     }
     return 0;

@@ -95,7 +95,7 @@ static int extends(enum grapheme class)
     return class == GRAPHEME_EXTEND || class == GRAPHEME_INDIC_EXTEND || class == GRAPHEME_LINKER;
 }
 
-/* What precedes a place within a cluster. */
+/* The cluster so far. */
 struct cluster {
     enum grapheme last;
     int indicators;   /* regional indicators so far */

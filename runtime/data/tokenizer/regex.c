@@ -385,7 +385,7 @@ static int compile(struct compiler *compiler)
     return 0;
 }
 
-/* What is not supported; a pattern that is too large is shown. */
+/* Report the unsupported feature; if the pattern is too large, show its beginning. */
 static int refuse(const struct compiler *compiler, const char *pattern, size_t length,
                   struct error *err)
 {

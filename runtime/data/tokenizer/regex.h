@@ -129,7 +129,8 @@ static inline size_t regex_match(const struct regex *regex, const uint8_t *text,
     return (size_t)(last - text);
 }
 
-/* The same where each byte is the character that ByteLevel writes for it. */
+/* Length of the match in a text of which each byte counts as the character that ByteLevel writes
+ * for it. */
 static inline size_t regex_match_level(const struct regex *regex, const uint8_t *text,
                                        const uint8_t *end)
 {

@@ -196,8 +196,8 @@ static int parse_plain_escape(struct parser *parser, uint8_t letter, uint32_t *p
     return 1;
 }
 
-/* What follows a backslash, as items. '*point' is the character if it is one, else UNICODE_INVALID.
- */
+/* Parse what follows a backslash into items. '*point' is the character if it is one, else
+ * UNICODE_INVALID. */
 static int parse_escape(struct parser *parser, uint32_t *point)
 {
     struct regex_item item;
@@ -237,7 +237,8 @@ static int next_point(struct parser *parser, uint32_t *point)
 
 static int parse_class(struct parser *parser);
 
-/* One member of a class: a nested class, an escape or a character, as items; '*point' as above. */
+/* Parse one member of a class, which is a nested class, an escape or a character, into items.
+ * '*point' is the character if it is one, else UNICODE_INVALID. */
 static int parse_member(struct parser *parser, uint32_t *point)
 {
     *point = UNICODE_INVALID;

@@ -75,7 +75,7 @@ static int is_space(uint32_t point)
     return point != UNICODE_INVALID && (property_of(point).flags & PROPERTY_SPACE);
 }
 
-/* White space at the ends is removed; the text is not moved. */
+/* Strip white space by moving the ends of the text. */
 static void strip(const struct rewrite *rewrite, const uint8_t **text, size_t *length)
 {
     const uint8_t *begin = *text, *end = begin + *length, *last;

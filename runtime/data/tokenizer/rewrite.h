@@ -39,11 +39,11 @@ struct rewrites {
 
 void rewrites_clear(struct rewrites *rewrites);
 
-/* What a code point becomes by a REWRITE_BERT, whatever is around it. */
+/* The result of a REWRITE_BERT for a code point, if it does not depend on its neighbors. */
 #define REWRITE_SLOW 255
 struct rewrite_point {
     uint8_t text[15];
-    uint8_t length; /* REWRITE_SLOW: what is around it matters, or it is too long */
+    uint8_t length; /* REWRITE_SLOW: it depends on its neighbors, or is too long */
 };
 
 /* Of code points below 0x10000, by their upper byte: what was needed so far. All zero at first. */
@@ -53,7 +53,7 @@ struct rewrite_points {
 };
 void rewrite_points_clear(struct rewrite_points *points);
 
-/* Memory for texts on their way. All zero at first. */
+/* Scratch memory, one per thread. All zero at first. */
 struct rewriting {
     struct text_buffer texts[2];
     struct nfc nfc;

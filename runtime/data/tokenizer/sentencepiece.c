@@ -63,8 +63,7 @@ static size_t piece_text(const uint8_t *piece, size_t length, uint8_t *out)
     return made;
 }
 
-/* <0x0A> and its like. */
-static int byte_of_piece(const uint8_t *piece, size_t length)
+int byte_of_piece(const uint8_t *piece, size_t length)
 {
     static const char digits[] = "0123456789ABCDEF";
     const char *high, *low;
@@ -404,11 +403,10 @@ int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
     struct file_bytes bytes;
     int rc = -1;
 
-    if (!model.path) {
-        error_set_code(err, ERROR_USAGE, "%s needs a SentencePiece model",
-                       tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
-        return error_append(err, "; name it with --tokenizer-model");
-    }
+    if (!model.path)
+        return error_set_code(err, ERROR_USAGE,
+                              "%s needs a SentencePiece model; name it with --tokenizer-model",
+                              tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
     if (file_read(model.path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
     tokenizer->normalizer.prefix = tokenizer->normalizer.squeeze = 1; /* the format's defaults */

@@ -51,12 +51,12 @@ struct split_block {
 
 struct splitter;
 
-/* The same rule for different processors: each takes a chunk of 'size' bytes from splitter->base
- * on. */
+/* The quick splitters, compiled for a processor. Each takes a chunk of 'size' bytes at
+ * splitter->base. */
 struct split_engine {
     const char *name;
     void (*gpt2)(struct splitter *splitter, size_t size);
-    /* These return how many bytes they went, or 0 if the text is not for them. */
+    /* These return how many bytes they have split, or 0 if the chunk needs the slow splitter. */
     size_t (*llama3)(struct splitter *splitter, size_t size);
     size_t (*cased)(struct splitter *splitter, size_t size);
     void (*cuts)(struct splitter *splitter, size_t size);
@@ -66,7 +66,8 @@ extern const struct split_engine split_plain, split_neon, split_avx2;
 /* The one for this processor. */
 const struct split_engine *split_best_engine(void);
 
-/* A text on its way. Set to zero and fill in 'options' and 'cuts' before the first use. */
+/* The state of a text that is being split. Set to zero and fill in 'options' and 'cuts' before the
+ * first use. */
 struct splitter {
     struct split_options options;
     const struct split_engine *engine; /* NULL: the best */

@@ -17,7 +17,7 @@ static inline uint64_t load(const uint8_t *bytes)
     return le64toh(word);
 }
 
-/* What the table says of the four pairs that end in bytes[0] to bytes[3]: SPLIT_HERE in the low
+/* Look up the four pairs that end in bytes[0] to bytes[3]: SPLIT_HERE in the low
  * four bits, SPLIT_SPACES in the high ones. 'even' begins one byte before 'odd'. */
 static inline uint64_t test_four(const uint8_t *table, uint64_t even, uint64_t odd)
 {
@@ -56,7 +56,7 @@ static struct cuts test_block(const uint8_t *table, const uint8_t *bytes)
     return cuts;
 }
 
-/* The same for a block at 'at' that the text may begin or end in. Behind the text all is cut. */
+/* Test a block at 'at' in which the text may begin or end. After the end everything is cut. */
 static struct cuts test_edge(const struct splitter *splitter, size_t at)
 {
     size_t left = at < splitter->length ? splitter->length - at : 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Within split*.c. */
+/* Shared by split*.c: the slow splitters, and helpers of both. */
 #ifndef MEGATRON_SPLIT_RULES_H
 #define MEGATRON_SPLIT_RULES_H
 
 #include "simd.h"
 #include "split.h"
 
-/* One chunk of 'size' bytes from splitter->base on. Returns how many bytes it went: its last word
- * may be longer. */
+/* Split a chunk of 'size' bytes at splitter->base. Returns how many bytes were split; the last word
+ * may extend beyond the chunk. */
 size_t split_llama3(struct splitter *splitter, size_t size);
 size_t split_cased(struct splitter *splitter, size_t size);
 
@@ -48,7 +48,7 @@ static inline void split_emit(struct splitter *splitter, const uint64_t *starts,
         uint32_t base = (uint32_t)(block * 64), *to = out;
 
         out += __builtin_popcountll(bits);
-        /* Several at a time, some of them in vain: that is quicker than guessing where to stop. */
+        /* Write several at a time, even beyond the last one: cheaper than a mispredicted branch. */
         for (; bits; to += SPLIT_AHEAD) {
             UNROLLED
             for (int i = 0; i < SPLIT_AHEAD; i++, bits &= bits - 1)

@@ -26,7 +26,7 @@ static inline void words_mark(uint64_t *masks, size_t at, size_t size)
         masks[at / 64 + 1] |= bits >> (64 - (at & 63));
 }
 
-/* One character beyond ASCII. Returns -1 if it is a rare case, for the caller. */
+/* Enter one character beyond ASCII. Returns -1 for a rare case that is left to the caller. */
 static inline int words_mark_high(struct words_masks *masks, size_t at, size_t size, uint32_t point,
                                   int cased)
 {
@@ -47,7 +47,8 @@ static inline int words_mark_high(struct words_masks *masks, size_t at, size_t s
     return class == UNICODE_LETTER || class == UNICODE_OTHER ? 0 : -1;
 }
 
-/* The masks of a chunk; after the text everything counts as white space. Returns -1 as above. */
+/* Make the masks of a chunk; after the text everything counts as white space. Returns -1 for a rare
+ * case that is left to the caller. */
 static int words_classify(const struct splitter *splitter, size_t size, struct words_masks *masks,
                           int cased)
 {

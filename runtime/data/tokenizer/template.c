@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The post-processor of a tokenizer.json: special tokens that it adds around a text. */
-#include "template.h"
+#include "huggingface.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-static int type_is(struct json_value component, const char *wanted)
-{
-    struct json_value type;
-    const char *text;
-    size_t length;
-
-    return json_member(component, "type", &type) == 0 && json_string(type, &text, &length) == 0 &&
-           length == strlen(wanted) && memcmp(text, wanted, length) == 0;
-}
 
 static int refuse(struct json_value component, const char *what, struct error *err)
 {
@@ -45,10 +35,11 @@ static int add_id(struct around *around, struct json_value value, int64_t limit,
                               "tokenizer.json again from its source");
     if (id < 0 || id >= limit)
         return template_unknown_id(id, err);
-    if (around->count == AROUND_IDS) {
-        error_set(err, "post_processor adds more than %d special tokens", AROUND_IDS);
-        return error_append(err, "; drop --tokenizer-hf-include-special-tokens");
-    }
+    if (around->count == AROUND_IDS)
+        return error_set(err,
+                         "post_processor adds more than %d special tokens; drop "
+                         "--tokenizer-hf-include-special-tokens",
+                         AROUND_IDS);
     around->ids[around->count++] = (uint32_t)id;
     return 0;
 }
@@ -113,10 +104,10 @@ int template_read(struct json_value component, int64_t limit, struct around *bef
     struct json_value parts;
     struct json_iterator iterator;
 
-    if (json_type(component) == JSON_NULL || type_is(component, "ByteLevel"))
+    if (json_type(component) == JSON_NULL || huggingface_text_is(component, "type", "ByteLevel"))
         return 0;
-    if (type_is(component, "Sequence") && json_member(component, "processors", &parts) == 0 &&
-        json_iterate(parts, &iterator) == 0) {
+    if (huggingface_text_is(component, "type", "Sequence") &&
+        json_member(component, "processors", &parts) == 0 && json_iterate(parts, &iterator) == 0) {
         while (json_next(&iterator, NULL, NULL, &component))
             if (template_read(component, limit, before, after, err) < 0)
                 return -1;
@@ -125,9 +116,10 @@ int template_read(struct json_value component, int64_t limit, struct around *bef
     /* If two of them add tokens, the second adds around each part of the first one's result. */
     if (before->count + after->count > 0)
         return refuse(component, " after another one that adds tokens", err);
-    if (type_is(component, "TemplateProcessing"))
+    if (huggingface_text_is(component, "type", "TemplateProcessing"))
         return read_template(component, limit, before, after, err);
-    if (!type_is(component, "BertProcessing") && !type_is(component, "RobertaProcessing"))
+    if (!huggingface_text_is(component, "type", "BertProcessing") &&
+        !huggingface_text_is(component, "type", "RobertaProcessing"))
         return refuse(component, "", err);
     return read_pair(component, "cls", limit, before, err) < 0
                ? -1

@@ -39,8 +39,8 @@ static inline uint16_t is_pair(const void *ids, size_t at, uint32_t unknown, int
     return ((id_at(ids, at, wide) ^ unknown) | (id_at(ids, at + 1, wide) ^ unknown)) == 0;
 }
 
-/* Of adjacent ids 'unknown' keep one. Most blocks contain no two of them, which is found out with
- * vectors. Returns the new count. */
+/* Keep one of adjacent ids 'unknown'. Most blocks contain no two of them, which vector instructions
+ * find out. Returns the new count. */
 static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from, size_t count,
                                                           uint32_t unknown, int wide)
 {

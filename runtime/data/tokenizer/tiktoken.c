@@ -209,11 +209,10 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err)
 {
     const char *path = tokenizer->config.model;
 
-    if (!path) {
-        error_set_code(err, ERROR_USAGE, "%s needs a tiktoken vocabulary file",
-                       tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
-        return error_append(err, "; name it with --tokenizer-model");
-    }
+    if (!path)
+        return error_set_code(err, ERROR_USAGE,
+                              "%s needs a tiktoken vocabulary file; name it with --tokenizer-model",
+                              tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
     tokenizer->split = (struct split_options){.rule = SPLIT_LLAMA3, .digits = 3};
     if (read_file(tokenizer, err) < 0)
         return -1;

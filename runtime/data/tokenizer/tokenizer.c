@@ -88,10 +88,9 @@ static void set_cuts(struct tokenizer *tokenizer)
 
 static int load_null(struct tokenizer *tokenizer, struct error *err)
 {
-    if (tokenizer->config.vocab_size < 1) {
-        error_set_code(err, ERROR_USAGE, "NullTokenizer needs a vocabulary size");
-        return error_append(err, "; set it with --vocab-size");
-    }
+    if (tokenizer->config.vocab_size < 1)
+        return error_set_code(err, ERROR_USAGE,
+                              "NullTokenizer needs a vocabulary size; set it with --vocab-size");
     tokenizer->vocab_size = tokenizer->config.vocab_size + 1;
     tokenizer->eod = tokenizer->config.vocab_size;
     tokenizer->decode = DECODE_NUMBERS;
@@ -137,18 +136,15 @@ static int set_around(struct tokenizer *tokenizer, struct error *err)
     }
     if (!config->add_bos)
         return 0;
-    if (config->add_specials) {
-        error_set_code(err, ERROR_USAGE,
-                       "the beginning-of-sequence token and all special tokens cannot both be "
-                       "added");
-        return error_append(err,
-                            "; drop --tokenizer-add-bos or --tokenizer-hf-include-special-tokens");
-    }
-    if (tokenizer->bos < 0) {
-        error_set_code(err, ERROR_USAGE,
-                       "the vocabulary has no beginning-of-sequence token to add");
-        return error_append(err, "; drop --tokenizer-add-bos");
-    }
+    if (config->add_specials)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "the beginning-of-sequence token and all special tokens cannot both be "
+            "added; drop --tokenizer-add-bos or --tokenizer-hf-include-special-tokens");
+    if (tokenizer->bos < 0)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "the vocabulary has no beginning-of-sequence token to add; drop --tokenizer-add-bos");
     tokenizer->before.ids[tokenizer->before.count++] = (uint32_t)tokenizer->bos;
     return 0;
 }
@@ -232,15 +228,7 @@ int64_t tokenizer_eos(const struct tokenizer *tokenizer)
 
 int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text)
 {
-    for (size_t id = tokenizer->vocabulary.count; id-- > 0;) {
-        size_t length;
-        const uint8_t *here = vocabulary_text(&tokenizer->vocabulary, id, &length);
-
-        if (tokenizer->vocabulary.entries[id].kind != VOCABULARY_ABSENT && length == strlen(text) &&
-            memcmp(here, text, length) == 0)
-            return (int64_t)id;
-    }
-    return -1;
+    return vocabulary_find(&tokenizer->vocabulary, text);
 }
 
 size_t tokenizer_id_size(const struct tokenizer *tokenizer)

@@ -2,8 +2,15 @@
 /* Text to token ids and back: byte-level BPE, SentencePiece (BPE and Unigram) and WordPiece, with
  * the same ids as the programs that trained the vocabularies.
  *
- * A tokenizer is immutable once created and shared by threads. Each thread has an encoder of its
- * own (a cache of words and scratch memory). Ids are written in the form of .bin files. */
+ *     struct tokenizer *tokenizer = tokenizer_create(&config, &err);
+ *     struct encoder *encoder = encoder_create(tokenizer, 0, &err);      one per thread
+ *     struct token_buffer ids = {0};
+ *
+ *     tokenizer_encode(encoder, text, length, &ids, &err);
+ *     tokenizer_append(encoder, tokenizer_eod(tokenizer), &ids, &err);
+ *
+ * A tokenizer is immutable once created and shared by threads. An encoder is a cache of words and
+ * scratch memory. Ids are written in the form of .bin files. */
 #ifndef MEGATRON_TOKENIZER_H
 #define MEGATRON_TOKENIZER_H
 
@@ -15,13 +22,13 @@
 enum tokenizer_type {
     TOKENIZER_GPT2_BPE,      /* vocab.json and merges.txt; without files, GPT-2's own */
     TOKENIZER_LLAMA2,        /* a SentencePiece BPE model */
-    TOKENIZER_SENTENCEPIECE, /* the same under its general names */
+    TOKENIZER_SENTENCEPIECE, /* a SentencePiece model, BPE or Unigram */
     TOKENIZER_GPT_SENTENCEPIECE,
     TOKENIZER_LLAMA3,      /* ranks in tiktoken's text form, with Llama 3's split and specials */
-    TOKENIZER_TIKTOKEN,    /* the same, or Megatron's JSON list of ranks */
+    TOKENIZER_TIKTOKEN,    /* ranks in tiktoken's text form or as Megatron's JSON list */
     TOKENIZER_HUGGINGFACE, /* a tokenizer.json, or a directory that contains one */
     TOKENIZER_BERT_LOWER_CASE, /* WordPiece: BERT's vocab.txt, uncased */
-    TOKENIZER_BERT_CASE,       /* the same, cased */
+    TOKENIZER_BERT_CASE,       /* WordPiece: BERT's vocab.txt, cased */
     TOKENIZER_FAIRSEQ_WORDS,   /* fairseq's dict.txt: an id for each word */
     TOKENIZER_FAIRSEQ_BPE,     /* GPT-2's BPE with RoBERTa's ids, which dict.txt lists */
     TOKENIZER_NULL,            /* texts are already numbers */
@@ -34,7 +41,7 @@ enum tokenizer_type {
 /* Releases of Llama 3 by the names of their special tokens, which tokenizer.model does not have. */
 enum llama3_release { LLAMA_3_0, LLAMA_3_1 };
 
-/* What to create. All zero is GPT-2. */
+/* All zero is GPT-2. */
 struct tokenizer_config {
     int type;               /* enum tokenizer_type */
     const char *vocab_file; /* GPT-2: vocab.json */
@@ -74,13 +81,13 @@ int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text);
 /* Bytes of one id in a .bin file: 2 (uint16) below 65500 entries, else 4 (int32). */
 size_t tokenizer_id_size(const struct tokenizer *tokenizer);
 
-/* What tells one tokenizer from another. It is the same whatever kind of file the tokenizer is read
- * from: special tokens, which not all of them list, and the merges do not count. */
+/* Identifies a tokenizer independently of the kind of file it is read from: special tokens, which
+ * not all kinds list, and merges do not count. */
 struct tokenizer_identity {
     char type[32]; /* "" if no tokenizer is known */
     int64_t vocab_size, eod;
     uint64_t texts; /* hash of ids and their texts; 0: no texts, as in a NullTokenizer */
-    uint64_t own;   /* the same without tokens that were added after all others; 0: not known */
+    uint64_t own;   /* hash without tokens that were added after all others; 0: not known */
 };
 void tokenizer_identify(const struct tokenizer *tokenizer, struct tokenizer_identity *identity);
 

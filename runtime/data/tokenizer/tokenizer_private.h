@@ -25,7 +25,7 @@ enum decode_rule {
     DECODE_WORDPIECE,     /* words with a space between them, ## without */
 };
 
-/* What makes ids of a word. */
+/* How the ids of a word are found. */
 enum model_kind { MODEL_BPE, MODEL_WORDPIECE, MODEL_UNIGRAM, MODEL_WORDS };
 
 struct tokenizer {
@@ -76,11 +76,24 @@ int model_set_tokens(struct tokenizer *tokenizer, struct error *err);
  * are already set. */
 void model_set_unigram(struct tokenizer *tokenizer, const double *scores);
 
+/* The byte that a piece such as <0x0A> stands for, or -1. */
+int byte_of_piece(const uint8_t *piece, size_t length);
+
 /* FairseqWords: the ids of a text's words. */
 void words_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
                   struct token_buffer *out);
 
-/* Within encoder.c and null.c. */
+/* Append one id. */
+static inline void token_buffer_put(struct token_buffer *out, int64_t id, size_t id_size)
+{
+    token_buffer_reserve(out, 1, id_size);
+    if (id_size == 4)
+        ((int32_t *)out->ids)[out->count++] = (int32_t)id;
+    else
+        ((uint16_t *)out->ids)[out->count++] = (uint16_t)id;
+}
+
+/* 'out' may be NULL. */
 int null_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
                 struct token_buffer *out, struct error *err);
 

@@ -175,6 +175,16 @@ static int is_sure(const struct unigram *unigram, const struct unigram_node *nod
     return 1;
 }
 
+void unigram_reverse(uint32_t *ids, size_t count)
+{
+    for (size_t i = 0; i < count / 2; i++) {
+        uint32_t kept = ids[i];
+
+        ids[i] = ids[count - 1 - i];
+        ids[count - 1 - i] = kept;
+    }
+}
+
 /* Write the ids of the path to the end. An unknown character becomes bytes or the unknown piece. */
 static size_t write_ids(const struct unigram *unigram, const struct unigram_node *nodes,
                         const uint8_t *word, size_t length, uint32_t *ids)
@@ -191,12 +201,7 @@ static size_t write_ids(const struct unigram *unigram, const struct unigram_node
             for (size_t i = at; i-- > nodes[at].begin;)
                 ids[made++] = bpe->byte_ids[word[i]];
     }
-    for (size_t i = 0; i < made / 2; i++) {
-        uint32_t swap = ids[i];
-
-        ids[i] = ids[made - 1 - i];
-        ids[made - 1 - i] = swap;
-    }
+    unigram_reverse(ids, made);
     return made;
 }
 

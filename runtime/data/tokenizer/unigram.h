@@ -70,7 +70,7 @@ static inline int unigram_begins(const struct unigram *unigram, uint32_t id)
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,
                       const uint8_t *word, size_t length, uint32_t *ids, int *sure);
 
-/* The same for a word after a text with the sum '*score', which becomes the sum after it. '*even':
+/* Encode a word after a text with the sum '*score', which becomes the sum after the word. '*even':
  * are the ids the same for any sum of its binade? */
 size_t unigram_encode_after(const struct unigram *unigram, struct bpe_scratch *scratch,
                             const uint8_t *word, size_t length, double *score, uint32_t *ids,
@@ -83,6 +83,9 @@ size_t unigram_encode_short(const struct unigram *unigram, const uint8_t *word, 
 
 /* Prepare for it. */
 void unigram_prepare_short(struct unigram *unigram);
+
+/* Paths are followed from their ends. */
+void unigram_reverse(uint32_t *ids, size_t count);
 
 /* How far from 'score' the sums within a word can be. */
 static inline double unigram_reach(const struct unigram *unigram, size_t length)

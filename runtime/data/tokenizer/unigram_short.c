@@ -107,12 +107,7 @@ static size_t write_unknown(const struct unigram *unigram, const struct paths *p
             for (size_t i = at; i-- > begin;)
                 ids[made++] = bpe->byte_ids[text[i]];
     }
-    for (size_t i = 0; i < made / 2; i++) {
-        uint32_t swap = ids[i];
-
-        ids[i] = ids[made - 1 - i];
-        ids[made - 1 - i] = swap;
-    }
+    unigram_reverse(ids, made);
     return made;
 }
 
@@ -151,7 +146,7 @@ size_t unigram_encode_short(const struct unigram *unigram, const uint8_t *word, 
     return count;
 }
 
-/* What is known of the first one or two bytes of pieces. */
+/* Tables by the first one or two bytes of pieces. */
 static void prepare_starts(struct unigram *unigram)
 {
     uint32_t unknown = unigram->bpe->token_count + 1;

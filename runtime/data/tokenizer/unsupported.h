@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to do about a tokenizer that is valid, but that this program cannot read. */
+/* The advice for tokenizers that are valid but not supported. */
 #ifndef MEGATRON_UNSUPPORTED_H
 #define MEGATRON_UNSUPPORTED_H
 

@@ -63,3 +63,16 @@ int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, 
     vocabulary->byte_count += length;
     return 0;
 }
+
+int64_t vocabulary_find(const struct vocabulary *vocabulary, const char *text)
+{
+    for (size_t id = vocabulary->count; id-- > 0;) {
+        size_t length;
+        const uint8_t *here = vocabulary_text(vocabulary, id, &length);
+
+        if (vocabulary->entries[id].kind != VOCABULARY_ABSENT && length == strlen(text) &&
+            memcmp(here, text, length) == 0)
+            return (int64_t)id;
+    }
+    return -1;
+}

@@ -34,6 +34,9 @@ void vocabulary_clear(struct vocabulary *vocabulary);
 int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, size_t length,
                    enum vocabulary_kind kind, struct error *err);
 
+/* The last id with exactly this text, or -1. */
+int64_t vocabulary_find(const struct vocabulary *vocabulary, const char *text);
+
 static inline const uint8_t *vocabulary_text(const struct vocabulary *vocabulary, size_t id,
                                              size_t *length)
 {

@@ -42,7 +42,7 @@ static inline const char *word_table_text(const struct word_table *table, size_t
 /* Python's str.isspace(): Unicode's white space and the four separators of ASCII. */
 int word_is_space(uint32_t point);
 
-/* The next word of a text, as Python's str.split() finds it: '*at' moves behind it. Returns its
+/* The next word of a text, as Python's str.split() finds it: '*at' moves past it. Returns its
  * length and '*word', or 0 at the end. */
 size_t word_next(const char *text, size_t length, size_t *at, const char **word);
 

@@ -57,7 +57,8 @@ static inline uint64_t word_hash(uint64_t low, uint64_t high)
     return (hash ^ hash >> 31) * WORD_K3;
 }
 
-/* The set a short word belongs to. One multiplication: two would be what takes most of the time. */
+/* The set a short word belongs to. There is a single multiplication because this hash is on the
+ * critical path of encoding. */
 static inline size_t word_short_set(const struct words *words, uint64_t low, uint64_t high)
 {
     return (size_t)((low ^ (high << 35 | high >> 29)) * WORD_K1 >> words->short_shift) * 2;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pairs wait in a queue by their counts, each with the words that it occurs in. A merge rewrites
- * these words alone and puts the pairs that it makes into the queue. Counts of other pairs fall
- * meanwhile; that is seen when they come out of the queue, and they go back in with the new count.
- */
+/* A priority queue holds the pairs by count, each with the words that it occurs in. A merge
+ * rewrites only these words and queues the pairs that it creates. The counts of other pairs may
+ * fall in the meantime; a stale entry at the head of the queue is reinserted with its current
+ * count. */
 #include "config.h"
 #include "bpe_private.h"
 
@@ -115,7 +115,7 @@ static void push(struct bpe_learning *l, struct bpe_candidate candidate)
     l->queue.items[at] = candidate;
 }
 
-/* Put the pairs that have come up into the queue. */
+/* Queue the pairs that this merge has created. */
 static void push_fresh(struct bpe_learning *l)
 {
     for (size_t i = 0; i < l->fresh.count; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learn the merges of a BPE vocabulary: again and again the most frequent pair of neighbors
- * becomes a token. Of pairs that are equally frequent the one with the smaller ids comes first. The
- * result is that of Hugging Face's BpeTrainer, merge for merge. WordPiece is learned the same way,
- * with a prefix on the tokens inside a word. */
+/* Learn the merges of a BPE vocabulary: the most frequent adjacent pair becomes a token,
+ * repeatedly. Ties are broken in favor of the smaller ids. The result is that of Hugging Face's
+ * BpeTrainer, merge for merge. WordPiece is learned the same way, with a prefix on the tokens
+ * inside a word. */
 #ifndef MEGATRON_BPE_LEARN_H
 #define MEGATRON_BPE_LEARN_H
 

@@ -21,7 +21,7 @@ struct bpe_pair {
     uint64_t key; /* left << 32 | right */
     int64_t count;
     uint32_t round;       /* the merge in which 'occurrences' was begun */
-    uint32_t occurrences; /* where it has come up in that merge: a number in 'occurrences' */
+    uint32_t occurrences; /* index into 'occurrences', for that merge */
 };
 
 struct bpe_candidate {
@@ -30,7 +30,7 @@ struct bpe_candidate {
     uint32_t occurrences;
 };
 
-/* A pair that came up in this merge. */
+/* A pair that this merge has created. */
 struct bpe_fresh {
     uint64_t key;
     uint32_t occurrences;

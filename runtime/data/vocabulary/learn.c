@@ -19,7 +19,7 @@
 #include <string.h>
 #include "base/core/xmalloc.h"
 
-/* How often words occur: those that occur i times, for i below HISTOGRAM - 1; then all others. */
+/* A histogram of word counts: bin i has the words that occur i times, the last bin all others. */
 enum { HISTOGRAM = 4096 };
 
 static const double tell_seconds = 10;
@@ -45,7 +45,7 @@ static int count_document(void *context, const struct document *document, struct
     return cutter_count(&counting->cutter, document->text, document->size, &counting->counts, err);
 }
 
-/* Write the records by bucket, each bucket in the order in which words came up. */
+/* Write the records by bucket, and within a bucket in order of first occurrence. */
 static int write_buckets(struct curate_job *job, const struct word_counts *counts, size_t buckets,
                          struct error *err)
 {
@@ -141,7 +141,7 @@ static int merge_job(void *context, struct curate_job *job, struct bytes *result
     return rc;
 }
 
-/* What was read, in all chunks. */
+/* Sum the tallies of all chunks. */
 static int sum_tally(struct curate *engine, struct tally *sum, struct error *err)
 {
     memset(sum, 0, sizeof(*sum));
@@ -186,7 +186,7 @@ static int find_least(const struct learning *learning, int64_t *least, int64_t *
     return 0;
 }
 
-/* A lexicon without words: because no line is a document, or the texts are empty. */
+/* Report an empty lexicon: no line is a document, or all texts are empty. */
 static int no_words(const struct learning *learning, struct error *err)
 {
     struct tally sum;
@@ -227,7 +227,7 @@ static int load_lexicon(const struct learning *learning, struct lexicon *lexicon
     return rc;
 }
 
-/* Shows other ranks and the user that learning continues. */
+/* Progress of learning, for the user and for ranks that watch the claim. */
 struct progress {
     struct curate_job *job;
     int64_t goal;

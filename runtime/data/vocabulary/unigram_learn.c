@@ -9,7 +9,7 @@
 #include <string.h>
 #include "base/core/list.h"
 
-/* Sums are added up in PARTS parts, whatever the number of threads, so that they round alike. */
+/* Sums have PARTS parts, independent of the number of threads, so that rounding is reproducible. */
 enum { PARTS = 16, FITS = 2 };
 
 static const double shrink = 0.75, least_expected = 0.5, first_shift = 2;
@@ -210,7 +210,7 @@ static int build_trie(struct unigram_learning *l, struct error *err)
     return 0;
 }
 
-/* Keep the pieces that 'keeps' names, with their scores. Characters come first and are always kept.
+/* Keep the pieces with keeps[i] set, with their scores. Characters come first and are always kept.
  */
 static int keep_pieces(struct unigram_learning *l, const uint8_t *keeps, const double *scores,
                        struct error *err)
@@ -232,7 +232,7 @@ static int keep_pieces(struct unigram_learning *l, const uint8_t *keeps, const d
     return build_trie(l, err);
 }
 
-/* The derivative of the logarithm of the gamma function: pulls rare pieces down. */
+/* Digamma: with it, EM is variational Bayes with a sparse prior, which prunes rare pieces. */
 static double digamma(double x)
 {
     double result = 0, square;
@@ -297,8 +297,8 @@ static int by_loss(const void *a, const void *b)
     return left->piece < right->piece ? -1 : left->piece > right->piece;
 }
 
-/* What the corpus loses in likelihood if the piece is written with others: infinite if it cannot
- * be, and -1 if it is never used or others are better anyway. */
+/* The likelihood that the corpus loses if other pieces replace this one: infinite if none can, -1
+ * if the piece is never used or others are better anyway. */
 static double loss_of(const struct unigram_learning *l, struct lattice *lattice, uint32_t piece,
                       double sum)
 {

@@ -31,7 +31,7 @@ void unigram_learned_clear(struct unigram_learned *learned);
 
 /* --- Within unigram*.c ------------------------------------------------------------------------ */
 
-/* Pieces on trial. The first 'required' ones are the characters, which stay. */
+/* Candidate pieces. The first 'required' ones are the characters, which are never pruned. */
 struct unigram_pieces {
     struct tokens tokens;
     double *scores;

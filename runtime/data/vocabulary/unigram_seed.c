@@ -143,7 +143,7 @@ static void count_parts(struct parts *parts, const struct lexicon_word *span)
     }
 }
 
-/* What a part saves: the characters that it covers. */
+/* The score of a part: the characters that it covers in the corpus. */
 static double saving(const struct part *part)
 {
     return (double)part->times * part->characters;

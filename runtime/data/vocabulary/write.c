@@ -22,7 +22,7 @@ const char *const *write_names(enum learn_type type)
     return names[type];
 }
 
-/* --- What was learned as bytes ---------------------------------------------------------------- */
+/* --- Serialized results ---------------------------------------------------------------- */
 
 static void put_tokens(struct bytes *result, const struct tokens *tokens)
 {

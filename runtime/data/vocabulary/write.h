@@ -15,7 +15,7 @@ const char *const *write_names(enum learn_type type);
 /* Ids of a Unigram vocabulary that are not pieces: special tokens and bytes. */
 int64_t write_unigram_fixed(const struct learn_config *config);
 
-/* What was learned, as the result of a job. */
+/* Serialize what was learned as the result of a job. */
 void write_put_bpe(struct bytes *result, const struct bpe_learned *learned);
 void write_put_unigram(struct bytes *result, const struct unigram_learned *learned);
 
