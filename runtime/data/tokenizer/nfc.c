@@ -102,23 +102,22 @@ static void put_point(struct nfc *nfc, uint32_t point)
     nfc->points[nfc->count++] = (uint32_t)kind_of(point).order << 24 | point;
 }
 
-size_t nfc_decompose(uint32_t point, uint32_t parts[NFC_MOST_PARTS])
+size_t nfc_decompose(uint32_t point, bool compatible, uint32_t scratch[3], const uint32_t **parts)
 {
     uint32_t syllable = point - HANGUL;
-    const uint32_t *from;
-    size_t count;
+    size_t count = property_decompose(point, compatible, parts);
 
-    parts[0] = point;
+    if (count > 0)
+        return count;
+    *parts = scratch;
     if (syllable < HANGULS) {
-        parts[0] = HANGUL_LEAD + syllable / (HANGUL_VOWELS * HANGUL_TAILS);
-        parts[1] = HANGUL_VOWEL + syllable / HANGUL_TAILS % HANGUL_VOWELS;
-        parts[2] = HANGUL_TAIL + syllable % HANGUL_TAILS;
+        scratch[0] = HANGUL_LEAD + syllable / (HANGUL_VOWELS * HANGUL_TAILS);
+        scratch[1] = HANGUL_VOWEL + syllable / HANGUL_TAILS % HANGUL_VOWELS;
+        scratch[2] = HANGUL_TAIL + syllable % HANGUL_TAILS;
         return syllable % HANGUL_TAILS ? 3 : 2;
     }
-    count = property_decompose(point, false, &from);
-    for (size_t i = 0; i < count; i++)
-        parts[i] = from[i];
-    return count > 0 ? count : 1;
+    scratch[0] = point;
+    return 1;
 }
 
 /* Decompose the next character and those that may combine with it. Returns their size in bytes. */
@@ -129,21 +128,16 @@ static size_t take_cluster(struct nfc *nfc, enum nfc_form form, const uint8_t *t
 
     nfc->count = 0;
     while (at < length) {
-        uint32_t point, canonical[NFC_MOST_PARTS];
+        uint32_t point, scratch[3];
         const uint32_t *parts;
-        size_t size = utf8_decode(text + at, text + length, &point), count = 0;
+        size_t size = utf8_decode(text + at, text + length, &point), count;
 
         if (point == UNICODE_INVALID)
             point = RAW | text[at];
         /* Here form C needs no look-up: it has this character. */
         if (at > 0 && form == NFC_FORM_C && is_apart(kind_of(point)))
             break;
-        if (compatible)
-            count = property_decompose(point, true, &parts);
-        if (count == 0) {
-            count = nfc_decompose(point, canonical);
-            parts = canonical;
-        }
+        count = nfc_decompose(point, compatible, scratch, &parts);
         if (at > 0 && is_apart(kind_of(parts[0])))
             break;
         for (size_t i = 0; i < count; i++)

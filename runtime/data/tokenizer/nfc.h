@@ -5,6 +5,7 @@
 #ifndef MEGATRON_NFC_H
 #define MEGATRON_NFC_H
 
+#include <stdbool.h>
 #include "tokenizer.h"
 
 #define NFC_GROWTH 3 /* a text in form C is at most this many times longer */
@@ -26,8 +27,8 @@ struct nfc {
 void nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length);
 void nfc_clear(struct nfc *nfc);
 
-/* The canonical decomposition of a code point. Returns its length. */
-#define NFC_MOST_PARTS 4
-size_t nfc_decompose(uint32_t point, uint32_t parts[NFC_MOST_PARTS]);
+/* The full canonical or compatibility decomposition of a code point, which is itself if it has
+ * none. Returns its length; '*parts' may point into 'scratch'. */
+size_t nfc_decompose(uint32_t point, bool compatible, uint32_t scratch[3], const uint32_t **parts);
 
 #endif

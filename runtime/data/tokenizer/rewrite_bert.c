@@ -71,13 +71,13 @@ static void put_part(const struct rewrite *rewrite, uint32_t point, struct marks
 static void put_character(const struct rewrite *rewrite, uint32_t point, struct marks *marks,
                           struct text_buffer *out)
 {
-    uint32_t parts[NFC_MOST_PARTS];
+    uint32_t scratch[3];
+    const uint32_t *parts = &point;
     int chinese = rewrite->chinese && is_chinese(point);
     size_t count = 1;
 
-    parts[0] = point;
     if (rewrite->accents)
-        count = nfc_decompose(point, parts);
+        count = nfc_decompose(point, false, scratch, &parts);
     if (chinese || !rewrite->accents)
         flush_marks(rewrite, marks, out);
     if (chinese)

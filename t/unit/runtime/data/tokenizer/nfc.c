@@ -176,6 +176,12 @@ int main(void)
     test_characters();
     test_hangul();
     test_orders();
+    /* A character that only the compatibility forms decompose. */
+    nfc_rewrite(&nfc, NFC_FORM_D, (const uint8_t *)"\u309F", 3);
+    ok(nfc.text.length == 3 && memcmp(nfc.text.data, "\u309F", 3) == 0, "form D leaves U+309F");
+    nfc_rewrite(&nfc, NFC_FORM_KD, (const uint8_t *)"\u309F", 3);
+    ok(nfc.text.length == 6 && memcmp(nfc.text.data, "\u3088\u308A", 6) == 0,
+       "form KD decomposes it");
     nfc_clear(&nfc);
     return done_testing();
 }
