@@ -174,15 +174,3 @@ int64_t hf_true_rows(const struct parameter *p)
 
     return rows < 0 ? 0 : rows < p->rows ? rows : p->rows;
 }
-
-bool hf_begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-bool hf_ends(const char *text, const char *with)
-{
-    size_t length = strlen(text), tail = strlen(with);
-
-    return length >= tail && strcmp(text + length - tail, with) == 0;
-}

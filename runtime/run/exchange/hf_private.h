@@ -3,6 +3,9 @@
 #ifndef MEGATRON_HF_PRIVATE_H
 #define MEGATRON_HF_PRIVATE_H
 
+#include <stdbool.h>
+#include <string.h>
+
 #include "engine/model/model_config.h"
 #include "engine/model/parameters.h"
 #include "safetensors.h"
@@ -59,8 +62,17 @@ int64_t hf_adjacent(const struct hf_map *map, const struct hf_name *row, const s
 /* Rows of a parameter that are not padding. */
 int64_t hf_true_rows(const struct parameter *p);
 
-bool hf_begins(const char *text, const char *with);
-bool hf_ends(const char *text, const char *with);
+static inline bool hf_begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static inline bool hf_ends(const char *text, const char *with)
+{
+    size_t length = strlen(text), tail = strlen(with);
+
+    return length >= tail && strcmp(text + length - tail, with) == 0;
+}
 
 /* Check that 'tensors' contains nothing that belongs to another model. Known unused buffers and
  * heads of other kinds are allowed. */
