@@ -156,6 +156,90 @@ static void read_list(const char *first, struct cursor *cursor, struct option_li
         items[list->count++] = cursor->argv[cursor->at++];
 }
 
+enum { LAYERS_MOST = 4096, PERIOD_MOST = 47 }; /* JSON and double hold 53 bits */
+
+struct layer_list {
+    unsigned char bits[LAYERS_MOST];
+    int count;
+};
+
+/* "[0,1]", "[0]*3", "(...)*2" and sums of these, from '*at' on. Returns -1 if it is none. */
+static int read_layers(const char **at, struct layer_list *list)
+{
+    do {
+        int first = list->count, length;
+        long times = 1;
+
+        if (**at == '(') {
+            ++*at;
+            if (read_layers(at, list) < 0 || *(*at)++ != ')')
+                return -1;
+        } else if (**at == '[') {
+            do {
+                if (((*at)[1] != '0' && (*at)[1] != '1') || list->count == LAYERS_MOST)
+                    return -1;
+                list->bits[list->count++] = (*at)[1] == '1';
+                *at += 2;
+            } while (**at == ',');
+            if (*(*at)++ != ']')
+                return -1;
+        } else {
+            return -1;
+        }
+        length = list->count - first;
+        if (**at == '*')
+            times = strtol(*at + 1, (char **)at, 10);
+        if (times < 1 || times * length > LAYERS_MOST - first)
+            return -1;
+        for (; list->count < first + times * length; list->count++)
+            list->bits[list->count] = list->bits[list->count - length];
+    } while (**at == '+' && ++*at);
+    return 0;
+}
+
+/* See option_has_layer. */
+static int parse_layers(const struct option *row, const char *text, int64_t *value,
+                        struct error *err)
+{
+    struct layer_list list = {.count = 0};
+    char compact[1024], *end = compact;
+    const char *at = compact;
+    int period = 1;
+
+    for (const char *c = text; *c && end < compact + sizeof(compact) - 1; c++)
+        if (*c != ' ')
+            *end++ = *c;
+    *end = '\0';
+    if (compact[0] >= '0' && compact[0] <= '9') {
+        long every = strtol(compact, &end, 10);
+
+        if (*end || every < 1 || every > PERIOD_MOST)
+            return error_set(err, "--%s=%.100s must be a number from 1 to %d, or a list of layers",
+                             row->name, text, PERIOD_MOST);
+        *value = (int64_t)1 << every | (int64_t)1 << (every - 1);
+        return 0;
+    }
+    if (read_layers(&at, &list) < 0 || *at)
+        return error_set(err,
+                         "--%s=%.100s is neither a number nor a list of 0 and 1 for each layer, "
+                         "such as ([0]*3+[1])*4",
+                         row->name, text);
+    for (int i = 0; i < list.count && period <= PERIOD_MOST; i++)
+        if (list.bits[i] != list.bits[i % period]) {
+            period++;
+            i = -1;
+        }
+    if (period > PERIOD_MOST)
+        return error_set(err, "--%s: the list must repeat itself after at most %d layers",
+                         row->name, PERIOD_MOST);
+    *value = 0;
+    for (int i = 0; i < period; i++)
+        *value |= (int64_t)list.bits[i] << i;
+    if (*value)
+        *value |= (int64_t)1 << period;
+    return 0;
+}
+
 static int is_path(const char *argument)
 {
     return strcmp(argument, "DIR") == 0 || strcmp(argument, "FILE") == 0;
@@ -181,6 +265,8 @@ static int read_value(const struct option *row, void *target, const char *text, 
         return parse_double(what, text, (double *)slot, err);
     case OPTION_CHOICE:
         return read_choice(row, text, (int *)slot, err);
+    case OPTION_LAYERS:
+        return parse_layers(row, text, (int64_t *)slot, err);
     case OPTION_TEXTS:
         list = (struct option_list *)slot;
         list->items = xrealloc(list->items, list->count + 1, sizeof(*list->items));

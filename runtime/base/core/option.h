@@ -19,6 +19,7 @@ enum option_type {
     OPTION_REAL,    /* double */
     OPTION_TEXT,    /* const char *, pointing into argv */
     OPTION_CHOICE,  /* int: 'min' plus the index of the word within 'choices' ("a|b|c") */
+    OPTION_LAYERS,  /* int64_t: chosen layers, see option_has_layer */
     OPTION_LIST,    /* struct option_list: all words up to the next option */
     OPTION_TEXTS,   /* struct option_list: one word each time the option is given */
     OPTION_IGNORED, /* accepted with its values and ignored, with a note. A name that ends in *
@@ -66,6 +67,16 @@ struct options_result {
  * ERROR_USAGE; the caller clears 'result' in both cases. */
 int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
                   struct options_result *result, struct error *err);
+
+/* Is layer 'number', counted from 0, one of those that an OPTION_LAYERS chose? Its value is N, for
+ * every Nth layer, or a list with 0 or 1 for each layer, in Python's notation: "([0]*3+[1])*4". It
+ * is kept as the bits of one period, below a bit that marks its length; 0: no layer. */
+static inline int option_has_layer(int64_t layers, int64_t number)
+{
+    int period = layers > 0 ? 63 - __builtin_clzll((unsigned long long)layers) : 0;
+
+    return period > 0 && (layers >> (number % period) & 1);
+}
 
 /* For words that are not parsed: if 'word' is the option "--name", or "--name=value", return what
  * follows the name, "" or "=value"; otherwise NULL. '_' and '-' are equivalent. */

@@ -66,8 +66,9 @@ static void add_parameters(struct builder *b, struct block *block)
     block->dropout_purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + block->number);
 }
 
-static int variant(const struct block *block)
+static int variant(const struct network *network, const struct block *block)
 {
+    (void)network;
     return block->window + 2 * block->fp8;
 }
 

@@ -27,7 +27,7 @@ static void share(struct model *m, struct block *block)
 {
     struct common *common;
 
-    block->variant = block->kind->variant ? block->kind->variant(block) : 0;
+    block->variant = block->kind->variant ? block->kind->variant(&m->config.network, block) : 0;
     common = find_common(m, block);
     if (!common) {
         common = &m->commons[m->common_count];

@@ -57,8 +57,9 @@ static enum activation activation_of(const struct model_config *c)
                                                       : ACTIVATION_GELU_TANH;
 }
 
-static int variant(const struct block *block)
+static int variant(const struct network *network, const struct block *block)
 {
+    (void)network;
     return block->fp8;
 }
 

@@ -60,6 +60,13 @@ struct network {
 #include "network_fields.def"
 };
 
+enum {
+    NETWORK_PROPERTIES = 0
+#define PROPERTY(...) +1
+#define PART(...)     +1
+#include "network_fields.def"
+};
+
 enum property_type { PROPERTY_INT, PROPERTY_SIZE, PROPERTY_REAL };
 
 /* What there is to know about a property; see network_fields.def. */

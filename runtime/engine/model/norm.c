@@ -101,8 +101,9 @@ static void add_parameters(struct builder *b, struct block *block)
         block->tensors[NORM_BIAS] = builder_vector(b, block, "bias", h, 0);
 }
 
-static int variant(const struct block *block)
+static int variant(const struct network *network, const struct block *block)
 {
+    (void)network;
     const struct block *branch = block->before;
     bool adds = block->place != NORM_OUTPUT && (!branch || norm_before(branch));
 

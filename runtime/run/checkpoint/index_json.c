@@ -72,6 +72,9 @@ static void write_file(const struct checkpoint_index *index, const struct index_
 
 static void write_body(const struct checkpoint_index *index, FILE *f)
 {
+    struct field model_fields[NETWORK_PROPERTIES + 1];
+
+    index_model_fields(model_fields);
     fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": %d,\n\"progress\": ", VERSION);
     fields_write(progress_fields, &index->progress, f);
     fprintf(f, ",\n\"state\": ");
@@ -79,7 +82,7 @@ static void write_body(const struct checkpoint_index *index, FILE *f)
     fprintf(f, ",\n\"schedule\": ");
     fields_write(index_rule_fields, &index->rules, f);
     fprintf(f, ",\n\"model\": ");
-    fields_write(index_model_fields, &index->model.network, f);
+    fields_write(model_fields, &index->model.network, f);
     fprintf(f, ",\n\"layout\": ");
     fields_write(layout_fields, &index->layout, f);
     fprintf(f, ", \"arrays\": %d,\n\"tensors\": [", index->arrays);
@@ -293,6 +296,7 @@ static int read_fields(struct json_value root, const char *name, const struct fi
 
 static int read_root(struct checkpoint_index *index, struct json_value root, struct error *err)
 {
+    struct field model_fields[NETWORK_PROPERTIES + 1];
     char format[32] = "";
     int64_t version = 0, arrays = 0;
 
@@ -307,10 +311,11 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
     if (read_number(root, "arrays", 3, &arrays) < 0 || (arrays != 1 && arrays != 3))
         return error_set(err, "\"arrays\" must be 1 or 3");
     index->arrays = (int)arrays;
+    index_model_fields(model_fields);
     if (read_fields(root, "progress", progress_fields, &index->progress, err) < 0 ||
         read_fields(root, "state", state_fields, &index->state, err) < 0 ||
         read_fields(root, "schedule", index_rule_fields, &index->rules, err) < 0 ||
-        read_fields(root, "model", index_model_fields, &index->model.network, err) < 0 ||
+        read_fields(root, "model", model_fields, &index->model.network, err) < 0 ||
         read_fields(root, "layout", layout_fields, &index->layout, err) < 0)
         return -1;
     if (index->progress.iteration < 0 || index->progress.consumed < 0 ||
@@ -318,8 +323,7 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
         return error_set(err, "a number of \"progress\" is negative");
     index->model.masked_max = index->model.network.masked;
     if (index_check_sizes(&index->model.network, err) < 0 ||
-        index_check_network(&index->model.network, err) < 0 ||
-        read_scales(&index->scales, root, err) < 0)
+        network_check(&index->model.network, err) < 0 || read_scales(&index->scales, root, err) < 0)
         return -1;
     return read_lists(index, root, err);
 }

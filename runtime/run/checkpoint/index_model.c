@@ -4,7 +4,6 @@
 #include "index_private.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #define SIZE_LIMIT  ((int64_t)1 << 23)
@@ -31,66 +30,18 @@ const struct field index_rule_fields[] = {
     {0},
 };
 
-/* The members of a model. */
-#define MODEL(name, member, type) FIELD(struct network, name, member, type)
-#define LOOSE(name_, member, type_)                                                          \
-    {                                                                                        \
-        .name = name_, .type = type_, .offset = offsetof(struct network, member), .loose = 1 \
-    }
-const struct field index_model_fields[] = {
-    MODEL("num-layers", shape.layers, FIELD_INT64),
-    MODEL("hidden-size", shape.hidden, FIELD_INT64),
-    MODEL("ffn-hidden-size", shape.ffn_hidden, FIELD_INT64),
-    MODEL("num-attention-heads", shape.heads, FIELD_INT64),
-    MODEL("num-query-groups", shape.query_groups, FIELD_INT64),
-    MODEL("kv-channels", shape.kv_channels, FIELD_INT64),
-    MODEL("vocab-size", shape.vocabulary, FIELD_INT64),
-    MODEL("position-embedding-type", position, FIELD_INT),
-    MODEL("rotary-base", shape.rotary_base, FIELD_DOUBLE),
-    MODEL("rotary-percent", rotary_percent, FIELD_DOUBLE),
-    MODEL("use-rope-scaling", rope_scaling.kind, FIELD_INT),
-    MODEL("rope-scaling-factor", rope_scaling.factor, FIELD_DOUBLE),
-    MODEL("rope-scaling-low", rope_scaling.low, FIELD_DOUBLE),
-    MODEL("rope-scaling-high", rope_scaling.high, FIELD_DOUBLE),
-    MODEL("rope-scaling-original", rope_scaling.original, FIELD_DOUBLE),
-    MODEL("normalization", norm, FIELD_INT),
-    MODEL("norm-epsilon", epsilon, FIELD_DOUBLE),
-    MODEL("swiglu", swiglu, FIELD_INT),
-    MODEL("tied", tied, FIELD_INT),
-    MODEL("bias", linear_bias, FIELD_INT),
-    MODEL("add-qkv-bias", qkv_bias, FIELD_INT),
-    MODEL("rope-attention-factor", rope_scaling.attention, FIELD_DOUBLE),
-    MODEL("qk-layernorm", qk_norm, FIELD_INT),
-    MODEL("norm-placement", branch_norm, FIELD_INT),
-    MODEL("use-parallel-residual", parallel_residual, FIELD_INT),
-    MODEL("activation", activation, FIELD_INT),
-    MODEL("exact-gelu", gelu_erf, FIELD_INT),
-    MODEL("gate", gate, FIELD_INT),
-    MODEL("window", window, FIELD_INT64),
-    MODEL("window-attn-skip-freq", window_every, FIELD_INT64),
-    MODEL("rotary-base-local", local_rotary_base, FIELD_DOUBLE),
-    MODEL("softmax-scale", attention_scale, FIELD_DOUBLE),
-    MODEL("attn-logit-softcapping", attention_softcap, FIELD_DOUBLE),
-    MODEL("final-logit-softcapping", logit_softcap, FIELD_DOUBLE),
-    MODEL("embedding-scale", embedding_scale, FIELD_DOUBLE),
-    MODEL("norm-without-weights", plain_norm, FIELD_INT),
-    MODEL("apply-layernorm-1p", layernorm_1p, FIELD_INT),
-    MODEL("clip-qkv", qkv_clip, FIELD_DOUBLE),
-    MODEL("masked-lm", masked, FIELD_INT),
-    MODEL("post-norm", post_norm, FIELD_INT),
-    MODEL("num-token-types", token_types, FIELD_INT64),
-    MODEL("position-offset", position_offset, FIELD_INT64),
-    MODEL("bert-binary-head", binary_head, FIELD_INT),
+void index_model_fields(struct field fields[NETWORK_PROPERTIES + 1])
+{
+    static const enum field_type types[] = {
+        [PROPERTY_INT] = FIELD_INT, [PROPERTY_SIZE] = FIELD_INT64, [PROPERTY_REAL] = FIELD_DOUBLE};
 
-    /* May change between two runs of a model, or only says where the weights came from. */
-    LOOSE("architecture", architecture, FIELD_INT),
-    LOOSE("seq-length", shape.sequence, FIELD_INT64),
-    LOOSE("max-position-embeddings", positions, FIELD_INT64),
-    LOOSE("hidden-dropout", hidden_dropout, FIELD_DOUBLE),
-    LOOSE("attention-dropout", attention_dropout, FIELD_DOUBLE),
-    LOOSE("init-method-std", init_std, FIELD_DOUBLE),
-    {0},
-};
+    for (int i = 0; i < NETWORK_PROPERTIES; i++) {
+        const struct network_property *p = &network_properties[i];
+
+        fields[i] = (struct field){p->name, types[p->type], p->offset, p->loose};
+    }
+    fields[NETWORK_PROPERTIES] = (struct field){0};
+}
 
 /* --- Sizes ----------------------------------------------------------------------------------- */
 
@@ -125,50 +76,20 @@ int index_check_sizes(const struct network *model, struct error *err)
     return 0;
 }
 
-static int in(int value, int count)
-{
-    return value >= 0 && value < count;
-}
-
-static int is_count(int64_t value)
-{
-    return value >= 0 && value <= INT32_MAX;
-}
-
-int index_check_network(const struct network *c, struct error *err)
-{
-    const double reals[] = {
-        c->rope_scaling.attention, c->local_rotary_base, c->attention_scale, c->attention_softcap,
-        c->logit_softcap,          c->embedding_scale,   c->qkv_clip};
-
-    for (size_t i = 0; i < sizeof(reals) / sizeof(reals[0]); i++)
-        if (!(reals[i] >= 0) || isinf(reals[i]))
-            return error_set(err, "model: %g is not a valid number", reals[i]);
-    if (!in((int)c->qk_norm, QK_NORM_WHOLE + 1) || !in((int)c->branch_norm, BRANCH_NORM_BOTH + 1) ||
-        !in(c->parallel_residual, 2) || !in((int)c->activation, ACTIVATION_SQUARED_RELU + 1) ||
-        !in((int)c->gate, GATE_QUICK_GELU + 1) || !in((int)c->rope_scaling.kind, ROPE_YARN + 1) ||
-        !in((int)c->architecture, ARCHITECTURES) || !in(c->plain_norm, 2) ||
-        !in(c->layernorm_1p, 2) || !in(c->masked, 2) || !is_count(c->token_types) ||
-        !is_count(c->position_offset) || !is_count(c->window) || !is_count(c->window_every) ||
-        (c->layernorm_1p && (c->plain_norm || c->masked)) ||
-        (c->plain_norm && (c->parallel_residual || c->branch_norm != BRANCH_NORM_INPUT)) ||
-        (c->qkv_clip > 0 && c->qk_norm != QK_NORM_NONE))
-        return error_set(
-            err, "a model that this version does not support; use the version that saved it");
-    return 0;
-}
-
 /* --- Comparing ------------------------------------------------------------------------------- */
 
 int index_check_model(const struct checkpoint_index *index, const struct model_config *model,
                       struct error *err)
 {
+    struct field fields[NETWORK_PROPERTIES + 1];
     struct checkpoint_index ours;
     char text[600];
-    int differ = fields_compare(index_model_fields, &index->model.network, &model->network, text,
-                                sizeof(text)) > 0;
-    size_t used = strlen(text);
+    int differ = 0;
+    size_t used;
 
+    index_model_fields(fields);
+    differ = fields_compare(fields, &index->model.network, &model->network, text, sizeof(text)) > 0;
+    used = strlen(text);
     index_create_tensors(&ours, model);
     for (int i = 0, shown = 0; i < ours.tensor_count && shown < 3; i++) {
         const struct index_tensor *a = &ours.tensors[i], *b;

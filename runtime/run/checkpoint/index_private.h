@@ -6,10 +6,10 @@
 #include "fields.h"
 #include "index.h"
 
-extern const struct field index_model_fields[], index_rule_fields[];
+extern const struct field index_rule_fields[];
 
-/* Is it a network that this program supports? */
-int index_check_network(const struct network *model, struct error *err);
+/* The properties of a network as rows of a table. */
+void index_model_fields(struct field fields[NETWORK_PROPERTIES + 1]);
 
 /* Append a piece to the list, and to the list of its tensor. */
 void index_add_piece(struct checkpoint_index *index, const struct index_piece *piece);

@@ -155,44 +155,21 @@ static void print_model(const struct network *m)
            m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm",
            m->swiglu ? m->gate == GATE_SILU ? "SwiGLU" : "GeGLU" : "GELU",
            m->tied ? "tied" : "untied", m->linear_bias ? "biases" : "no biases");
-    if (m->masked)
-        printf("             masked language model, %s, %" PRId64
-               " token types, position offset %" PRId64 "%s\n",
-               m->post_norm ? "post-norm" : "pre-norm", m->token_types, m->position_offset,
-               m->binary_head ? ", binary head" : "");
 }
 
 /* What differs from GPT and Llama. */
 static void print_blocks(const struct network *m)
 {
-    static const char *const gates[] = {"", ", GeGLU", ", quick GeGLU"};
-    static const char *const norms[] = {"", ", output norms", ", input and output norms"};
-    static const char *const heads[] = {"", ", norms of query and key heads",
-                                        ", norms of all query and key heads"};
-    char window[96] = "";
+    const char *before = "blocks:      ";
+    char text[96];
 
-    if (m->window > 0 && m->window_every > 0)
-        snprintf(window, sizeof(window),
-                 ", window of %" PRId64 " tokens (full attention in 1 of %" PRId64 " layers)",
-                 m->window, m->window_every);
-    else if (m->window > 0)
-        snprintf(window, sizeof(window), ", window of %" PRId64 " tokens", m->window);
-    if (!m->gate && !m->branch_norm && !m->qk_norm && !m->window && !m->parallel_residual &&
-        !m->activation && !m->attention_softcap && !m->logit_softcap && !m->embedding_scale &&
-        !m->plain_norm && !m->layernorm_1p && !m->qkv_clip && (!m->qkv_bias || m->linear_bias))
-        return;
-    printf("blocks:      attention and MLP %s%s%s%s%s%s%s%s%s%s%s%s%s\n",
-           m->parallel_residual ? "in parallel" : "in sequence", norms[m->branch_norm],
-           m->plain_norm ? ", norms without weights" : "",
-           m->layernorm_1p ? ", norm weights minus 1" : "", heads[m->qk_norm],
-           m->qkv_clip > 0 ? ", clipped queries, keys and values" : "", window,
-           m->qkv_bias && !m->linear_bias ? ", QKV biases" : "", m->swiglu ? gates[m->gate] : "",
-           m->activation == ACTIVATION_SQUARED_RELU ? ", squared ReLU"
-           : m->gelu_erf                            ? ", exact GELU"
-                                                    : "",
-           m->attention_softcap > 0 ? ", soft cap on scores" : "",
-           m->logit_softcap > 0 ? ", soft cap on logits" : "",
-           m->embedding_scale > 0 ? ", scaled embeddings" : "");
+    for (const struct network_property *p = network_properties; p->name; p++)
+        if (network_describe(m, p, text, sizeof(text))) {
+            printf("%s%s", before, text);
+            before = ", ";
+        }
+    if (strcmp(before, ", ") == 0)
+        printf("\n");
 }
 
 /* If the checkpoint in 'path' is damaged, another one in 'directory' may not be. Returns -1. */

@@ -3,40 +3,23 @@
 #include "megatron_save_private.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define GPT2_VOCABULARY 50257
 
 /* --- Which models it has --------------------------------------------------------------------- */
 
-/* What a model has that Megatron-LM's GPT lacks, or what is not mapped to its names; NULL: none. */
-static const char *foreign_part(const struct network *m)
+/* Write what the network has that Megatron-LM's GPT lacks, or that is not mapped to its names, into
+ * 'part'; 0: nothing. */
+static int find_foreign(const struct network *m, char *part, size_t size)
 {
-    if (m->masked)
-        return "is a masked language model";
-    if (m->qk_norm)
-        return "has norms of queries and keys";
-    if (m->branch_norm || m->post_norm)
-        return "has norms after attention and MLP";
-    if (m->plain_norm || m->qkv_clip > 0)
-        return "has norms without weights, or clips queries, keys and values";
-    if (m->parallel_residual)
-        return "computes attention and MLP in parallel";
-    if (!m->swiglu && m->activation != ACTIVATION_NONE)
-        return "has another activation than GELU";
-    if (m->swiglu && m->gate != GATE_SILU)
-        return "has another gate than SwiGLU";
-    if (!m->swiglu && m->gelu_erf)
-        return "has the exact GELU";
-    if (m->window > 0)
-        return "has a sliding window";
-    if (m->attention_softcap > 0 || m->logit_softcap > 0)
-        return "has soft caps";
-    if (m->embedding_scale > 0 || m->attention_scale > 0)
-        return "scales its embeddings or attention scores";
     if (m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_YARN)
-        return "has YaRN";
-    return NULL;
+        return snprintf(part, size, "YaRN");
+    for (const struct network_property *p = network_properties; p->name; p++)
+        if (!p->megatron && network_describe(m, p, part, size))
+            return 1;
+    return 0;
 }
 
 /* Megatron-LM has only the factor of Llama 3's scaling as an argument. */
@@ -48,12 +31,12 @@ static int is_llama3_scaling(const struct rope_scaling *r)
 int megatron_save_check(const struct network *m, const struct megatron_target *target,
                         struct error *err)
 {
-    const char *part = foreign_part(m);
     const struct model_shape *shape = &m->shape;
+    char part[96];
 
-    if (part)
+    if (find_foreign(m, part, sizeof(part)))
         return error_set(err,
-                         "the model %s, which a Megatron-LM export does not support; export "
+                         "the model has %s, which a Megatron-LM export does not support; export "
                          "it in the Hugging Face format",
                          part);
     if (m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_LLAMA3 &&
@@ -113,21 +96,31 @@ static void put_words(struct pickle_writer *p, const char *name, const char *tex
         pickle_put_none(p);
 }
 
+/* The properties whose arguments have the same values here and there. */
+static void put_properties(const struct network *m, struct pickle_writer *p)
+{
+    for (const struct network_property *q = network_properties; q->name; q++) {
+        double value = network_value(m, q);
+
+        if (!q->megatron || !q->megatron[0])
+            continue;
+        if (q->type == PROPERTY_REAL)
+            put_real(p, q->megatron, value);
+        else if (q->type == PROPERTY_SIZE)
+            put_whole(p, q->megatron, (int64_t)value);
+        else
+            put_flag(p, q->megatron, value != 0);
+    }
+}
+
 static void put_sizes(const struct saving *s, struct pickle_writer *p)
 {
     const struct network *m = &s->index->model.network;
     const struct model_shape *shape = &m->shape;
 
-    put_whole(p, "num_layers", shape->layers);
-    put_whole(p, "hidden_size", shape->hidden);
-    put_whole(p, "ffn_hidden_size", shape->ffn_hidden);
-    put_whole(p, "num_attention_heads", shape->heads);
     put_flag(p, "group_query_attention", shape->query_groups != shape->heads);
     put_whole(p, "num_query_groups", shape->query_groups != shape->heads ? shape->query_groups : 1);
-    put_whole(p, "kv_channels", shape->kv_channels);
-    put_whole(p, "max_position_embeddings", m->positions);
     put_whole(p, "seq_length", shape->sequence > 0 ? shape->sequence : m->positions);
-    put_whole(p, "vocab_size", shape->vocabulary);
     put_whole(p, "padded_vocab_size", s->split.model->padded_vocabulary);
     put_whole(p, "make_vocab_size_divisible_by", s->target->divisor);
     /* Megatron-LM compares the name if it is started with a vocabulary file. */
@@ -144,7 +137,6 @@ static void put_positions(const struct network *m, int interleaved, struct pickl
     put_flag(p, "add_position_embedding", 1);
     put_flag(p, "use_rotary_position_embeddings", m->position == POSITION_ROPE);
     put_whole(p, "rotary_base", llround(m->shape.rotary_base));
-    put_real(p, "rotary_percent", m->rotary_percent);
     put_flag(p, "rotary_interleaved", interleaved);
     put_flag(p, "use_rope_scaling",
              m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_LLAMA3);
@@ -159,17 +151,10 @@ static void put_positions(const struct network *m, int interleaved, struct pickl
 static void put_blocks(const struct network *m, struct pickle_writer *p)
 {
     put_words(p, "normalization", m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm");
-    put_real(p, "norm_epsilon", m->epsilon);
-    put_flag(p, "apply_layernorm_1p", m->layernorm_1p);
-    put_flag(p, "swiglu", m->swiglu);
     put_flag(p, "squared_relu", 0);
     put_flag(p, "qk_layernorm", 0);
     put_flag(p, "untie_embeddings_and_output_weights", !m->tied);
-    put_flag(p, "add_bias_linear", m->linear_bias);
     put_flag(p, "add_qkv_bias", m->qkv_bias && !m->linear_bias);
-    put_real(p, "hidden_dropout", m->hidden_dropout);
-    put_real(p, "attention_dropout", m->attention_dropout);
-    put_real(p, "init_method_std", m->init_std);
 }
 
 /* No state of the optimizer or of random numbers is stored. */
@@ -201,6 +186,7 @@ void saved_put_common(const struct saving *s, struct pickle_writer *p)
 {
     pickle_put_text(p, "args");
     pickle_begin_object(p, "argparse", "Namespace");
+    put_properties(&s->index->model.network, p);
     put_sizes(s, p);
     put_positions(&s->index->model.network, s->target->interleaved, p);
     put_blocks(&s->index->model.network, p);

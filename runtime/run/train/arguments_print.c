@@ -25,6 +25,11 @@ void arguments_print_value(const struct arguments *a, const struct option *row, 
         else
             fprintf(stream, " %" PRId64 "\n", *(const int64_t *)slot);
         break;
+    case OPTION_LAYERS: /* those of one period */
+        for (int64_t i = 0; *(const int64_t *)slot >> i > 1; i++)
+            fprintf(stream, " %d", option_has_layer(*(const int64_t *)slot, i));
+        fprintf(stream, *(const int64_t *)slot ? "\n" : " None\n");
+        break;
     case OPTION_REAL:
         if (*(const double *)slot < 0)
             fprintf(stream, " None\n");

@@ -19,11 +19,16 @@ static const struct network_property *property_at(size_t offset)
     return p->name ? p : NULL;
 }
 
+static int is_size(const struct option *row)
+{
+    return row->type == OPTION_INT || row->type == OPTION_LAYERS;
+}
+
 static double value_of(const struct option *row, const struct arguments *a)
 {
     const char *at = (const char *)a + row->offset;
 
-    return row->type == OPTION_INT    ? (double)*(const int64_t *)at
+    return is_size(row)               ? (double)*(const int64_t *)at
            : row->type == OPTION_REAL ? *(const double *)at
            : row->type == OPTION_SET  ? *(const int *)at == (int)row->min
                                       : *(const int *)at;
@@ -31,7 +36,7 @@ static double value_of(const struct option *row, const struct arguments *a)
 
 static void set_value(const struct option *row, struct arguments *a, const struct arguments *from)
 {
-    size_t size = row->type == OPTION_INT    ? sizeof(int64_t)
+    size_t size = is_size(row)               ? sizeof(int64_t)
                   : row->type == OPTION_REAL ? sizeof(double)
                                              : sizeof(int);
 

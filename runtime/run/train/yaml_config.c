@@ -152,7 +152,7 @@ static int add_list(struct yaml_words *words, char *text, struct error *err)
 
 static int is_flag(const struct option *row)
 {
-    return row->type == OPTION_FLAG || row->type == OPTION_UNFLAG;
+    return row->type == OPTION_FLAG || row->type == OPTION_UNFLAG || row->type == OPTION_SET;
 }
 
 static int add_option(struct yaml_words *words, const struct option *row, char *value,
