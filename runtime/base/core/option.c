@@ -225,7 +225,7 @@ static int parse_layers(const struct option *row, const char *text, int64_t *val
                          "such as ([0]*3+[1])*4",
                          row->name, text);
     for (int i = 0; i < list.count && period <= PERIOD_MOST; i++)
-        if (list.bits[i] != list.bits[i % period]) {
+        if (list.count % period != 0 || list.bits[i] != list.bits[i % period]) {
             period++;
             i = -1;
         }

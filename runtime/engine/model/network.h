@@ -75,7 +75,7 @@ struct network_property {
     enum property_type type; /* of the member: int, int64_t or double */
     size_t offset;
     double fallback, most;
-    int loose;
+    int loose, no_family;
 };
 
 /* All properties. The last row has no name. */

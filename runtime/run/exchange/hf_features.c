@@ -52,11 +52,14 @@ static unsigned mlp_features(const struct network *c)
 
 unsigned hf_features_of(const struct network *c)
 {
-    unsigned scaled = c->embedding_scale == sqrt((double)c->shape.hidden) ? HF_SCALED_EMBEDDING
+    unsigned others = c->embedding_scale == sqrt((double)c->shape.hidden) ? HF_SCALED_EMBEDDING
                       : c->embedding_scale > 0                            ? HF_UNKNOWN
                                                                           : 0;
 
-    return positions_and_norms(c) | attention_features(c) | mlp_features(c) | scaled |
+    for (const struct network_property *p = network_properties; p->name; p++)
+        if (p->no_family && network_value(c, p) != p->fallback)
+            others |= HF_UNKNOWN;
+    return positions_and_norms(c) | attention_features(c) | mlp_features(c) | others |
            (c->linear_bias ? HF_BIASES : 0) | (c->tied ? HF_TIED : 0);
 }
 

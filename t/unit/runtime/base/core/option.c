@@ -24,6 +24,7 @@ static const struct option table[] = {
     {"save", OPTION_TEXT, AT(text), "DIR", "a directory", 0, 0, 0},
     {"style", OPTION_CHOICE, AT(choice), 0, "a choice", "linear|cosine|constant", 0, 0},
     {"data-path", OPTION_LIST, AT(list), "PATH...", "a list", 0, 0, 0},
+    {"layers", OPTION_LAYERS, AT(number), "N|LIST", "layers", 0, 0, 0},
     {"prompt", OPTION_TEXTS, AT(list), "TEXT", "one of several", 0, 0, 0},
     {"use-flash-attn", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
     {"wandb-*", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
@@ -50,6 +51,47 @@ static int parse(const char *const *argv)
     return options_parse(table, &target, argc, argv, &result, &err);
 }
 #define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
+
+static void test_layers(void)
+{
+    static const struct {
+        const char *text, *chosen; /* of eight layers; NULL: an error */
+    } rows[] = {
+        {"4", "00010001"},
+        {"1", "11111111"},
+        {"([0]*3+[1])*2", "00010001"},
+        {"[0, 1, 1, 0]", "01100110"},
+        {"([0]*3+[1]*1)*3", "00010001"},
+        {"[0]*8", "00000000"},
+        {"[0]*7+[1]", "00000001"},
+        {"[1]", "11111111"},
+        {"((([0]+[1])*2)+[1,1])", "01011101"},
+        {"0", NULL},
+        {"-1", NULL},
+        {"48", NULL},
+        {"4x", NULL},
+        {"[2]", NULL},
+        {"[0,1", NULL},
+        {"([0]", NULL},
+        {"[0]*0", NULL},
+        {"[0]*9999999", NULL},
+        {"", NULL},
+        {"[0]*50+[1]", NULL},
+        {"[0]+", NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char chosen[9] = "";
+        int rc = PARSE("--layers", rows[i].text);
+
+        for (int layer = 0; layer < 8; layer++)
+            chosen[layer] = option_has_layer(target.number, layer) ? '1' : '0';
+        if (rows[i].chosen)
+            is(rc == 0 ? chosen : err.text, rows[i].chosen, rows[i].text);
+        else
+            ok(rc < 0, rows[i].text[0] ? rows[i].text : "no layers");
+    }
+}
 
 static void test_values(void)
 {
@@ -136,6 +178,7 @@ static void test_words(void)
 
 int main(void)
 {
+    test_layers();
     test_values();
     test_words();
     test_errors();
