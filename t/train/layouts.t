@@ -90,7 +90,7 @@ parallel=(--position-embedding-type yarn --yarn-rotary-scaling-factor 4 --yarn-b
     --exact-gelu --qk-layernorm --untie-embeddings-and-output-weights)
 outputs=(--position-embedding-type rope --rotary-seq-len-interpolation-factor 2 --norm-placement output --squared-relu
     --qk-layernorm-whole)
-plain=(--position-embedding-type rope --norm-without-weights --clip-qkv 0.05 --swiglu --disable-bias-linear)
+plain=(--position-embedding-type rope --no-rope-freq 2 --norm-without-weights --clip-qkv 0.05 --swiglu --disable-bias-linear)
 for family in modern parallel outputs plain; do
     declare -n options=$family
     model=("${gpt[@]}" "${options[@]}")
@@ -107,6 +107,21 @@ for family in modern parallel outputs plain; do
         check "cp 2 x tp 2" 4 $t 2 $c 2
     fi
 done
+
+# Layers without rotary positions, by their numbers in the whole model, from a checkpoint of another layout.
+model=("${gpt[@]}" --position-embedding-type rope --no-rope-freq '[0,1,1,0]')
+family="some layers without RoPE"
+expected=$(losses 1 "${model[@]}")
+[ "$expected" != "$(losses 1 "${gpt[@]}" --position-embedding-type rope)" ]
+is $? 0 "$family: other losses than with RoPE in all"
+check "cp 2 x tp 2, random order" 4 $t 2 $c 2 --random-order
+check "pp 2 x dp 2 interleaved, full recomputation" 4 $p 2 $v 1 --recompute-granularity full --save "$scratch/no-rope"
+length=(--train-iters 6 --override-opt_param-scheduler)
+expected=$(losses 1 "${model[@]}" --load "$scratch/no-rope")
+check "tp 2 x pp 2, resumed from another layout" 4 $t 2 $p 2 --load "$scratch/no-rope"
+losses 1 "${gpt[@]}" --position-embedding-type rope --no-rope-freq 2 --load "$scratch/no-rope" >/dev/null
+like "$(cat "$scratch/out")" 'another model: no-rope-freq' "  other layers are refused"
+length=(--train-iters 3)
 
 model=("${gpt[@]}" --reset-attention-mask --reset-position-ids --eod-mask-loss)
 family="documents"

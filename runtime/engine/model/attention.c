@@ -7,6 +7,7 @@
 #include "base/core/rng.h"
 #include "base/core/xmalloc.h"
 #include "rotary.h"
+#include "base/core/option.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -66,10 +67,14 @@ static void add_parameters(struct builder *b, struct block *block)
     block->dropout_purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + block->number);
 }
 
+static int has_rope(const struct network *network, const struct block *block)
+{
+    return network->position == POSITION_ROPE && !option_has_layer(network->no_rope, block->number);
+}
+
 static int variant(const struct network *network, const struct block *block)
 {
-    (void)network;
-    return block->window + 2 * block->fp8;
+    return block->window + 2 * block->fp8 + 4 * has_rope(network, block);
 }
 
 static void lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
@@ -107,7 +112,7 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
         common->dout = arena_take(arena, z->rows * z->attention, type_size(c->numerics.type));
     }
     attention_softmax_lay_out(m, common, arena);
-    if (c->network.position != POSITION_ROPE)
+    if (!has_rope(&c->network, block))
         return;
     common->cosine = base ? base->cosine
                           : arena_take(arena, c->network.positions * z->rotary / 2, sizeof(float));
@@ -129,7 +134,7 @@ static int upload_rotations(struct model *m, struct attention_common *common, st
     float *table;
     int rc = 0;
 
-    if (m->config.network.position != POSITION_ROPE || m->base)
+    if (!common->rope || m->base)
         return 0;
     table = xcalloc((size_t)count, sizeof(*table));
     turn = xcalloc((size_t)half, sizeof(*turn));
@@ -209,10 +214,10 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     plan_head_norm(&p, m, common);
     plan_clip(&p, m, common);
     linear_plan(&p, m, &common->projection, &projection);
-    if (c->network.position == POSITION_ROPE)
+    if (has_rope(&c->network, block))
         planner_make(&p, &common->rope, &rope);
     rope.rope.backward = 1;
-    if (c->network.position == POSITION_ROPE && trains(m))
+    if (common->rope && trains(m))
         planner_make(&p, &common->rope_backward, &rope);
     return p.failed ? -1 : upload_rotations(m, common, err);
 }

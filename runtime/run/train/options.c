@@ -354,7 +354,6 @@ const struct option arguments_table[] = {
     ABSENT("rotary-scaling-factor", "use --rope-scaling-factor or --yarn-rotary-scaling-factor"),
     ABSENT("mscale", "use --position-embedding-type yarn"), ABSENT("mscale-*", "use --position-embedding-type yarn"),
     ABSENT("no-yarn-correction-range-round-to-int", "the correction range of YaRN is rounded"),
-    ABSENT("no-rope-freq", "all layers have rotary position embeddings"),
     ABSENT("mrope-*", TEXT_ONLY),
     ABSENT("relative-attention-*", "use --position-embedding-type learned_absolute, rope or yarn"),
     ABSENT("qk-l2-norm", "use --qk-layernorm"),
