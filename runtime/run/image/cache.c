@@ -227,9 +227,9 @@ static int publish_open(const struct image_cache *cache, const char *key, const 
     return 0;
 }
 
-static int publish(const struct image_cache *cache, const char *key, const char *name,
-                   const char *origin, const uint64_t *known, char *path, size_t size,
-                   struct error *err)
+int image_cache_publish(const struct image_cache *cache, const char *key, const char *name,
+                        const char *origin, const uint64_t *known, char *path, size_t size,
+                        struct error *err)
 {
     char draft[NAME_MAX + 8];
     int fd, rc;
@@ -249,19 +249,6 @@ static int publish(const struct image_cache *cache, const char *key, const char 
     if (rc < 0)
         unlinkat(cache->at, draft, 0);
     return rc;
-}
-
-int image_cache_publish(const struct image_cache *cache, const char *key, const char *name,
-                        const char *origin, char *path, size_t size, struct error *err)
-{
-    return publish(cache, key, name, origin, NULL, path, size, err);
-}
-
-int image_cache_publish_summed(const struct image_cache *cache, const char *key, const char *name,
-                               const char *origin, uint64_t checksum, char *path, size_t size,
-                               struct error *err)
-{
-    return publish(cache, key, name, origin, &checksum, path, size, err);
 }
 
 static void read_info(const struct image_cache *cache, struct image_entry *entry)

@@ -56,15 +56,11 @@ int image_cache_find(const struct image_cache *cache, const char *key, char *pat
                      struct error *err);
 
 /* Add the finished image with the name 'name' in work/ to the cache: check it, record its size and
- * checksum, fsync, rename. 'path' gets its path. Returns 0 or -1; the draft is gone in both cases.
- */
+ * checksum (computed unless it is 'known'), fsync, rename. 'path' gets its path. Returns 0 or -1;
+ * the draft is gone in both cases. */
 int image_cache_publish(const struct image_cache *cache, const char *key, const char *name,
-                        const char *origin, char *path, size_t size, struct error *err);
-
-/* The same with a known checksum. */
-int image_cache_publish_summed(const struct image_cache *cache, const char *key, const char *name,
-                               const char *origin, uint64_t checksum, char *path, size_t size,
-                               struct error *err);
+                        const char *origin, const uint64_t *known, char *path, size_t size,
+                        struct error *err);
 
 /* Record and look up the key of a name. The lookup returns 0, or -1 if there is no record, or only
  * one of another user. */

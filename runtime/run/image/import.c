@@ -218,7 +218,7 @@ static void publish_child(struct work *work, const char *key, int answer)
     struct error trouble = {.text = ""};
     char path[4096];
 
-    image_cache_publish(request->cache, key, work->name, request->reference->text, path,
+    image_cache_publish(request->cache, key, work->name, request->reference->text, NULL, path,
                         sizeof(path), &trouble);
     _exit(write(answer, trouble.text, sizeof(trouble.text)) < 0);
 }

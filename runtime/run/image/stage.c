@@ -135,6 +135,7 @@ static int copy_image(const struct stage_request *request, const struct image_ca
 {
     struct copy copy = {.request = request, .from = from};
     char name[IMAGE_KEY_SIZE + 16], draft[IMAGE_KEY_SIZE + 24];
+    uint64_t checksum;
     struct stat info;
     int rc;
 
@@ -154,8 +155,9 @@ static int copy_image(const struct stage_request *request, const struct image_ca
         unlinkat(stage->at, draft, 0);
         return -1;
     }
-    return image_cache_publish_summed(stage, request->key, name, request->image,
-                                      checksum_end(&copy.sum), path, size, err);
+    checksum = checksum_end(&copy.sum);
+    return image_cache_publish(stage, request->key, name, request->image, &checksum, path, size,
+                               err);
 }
 
 /* Two jobs of a user may want one image on one node: one copies, the other waits. The directory is

@@ -45,18 +45,18 @@ static const struct trial cpu_trials[] = {
 
 /* Runs of `megatron train` --------------------------------------------------------------------- */
 
-struct words {
+struct train_command {
     const char *items[WORDS];
     char texts[WORDS][24];
     int count;
 };
 
-static void add(struct words *words, const char *name)
+static void add(struct train_command *words, const char *name)
 {
     words->items[words->count++] = name;
 }
 
-static void add_number(struct words *words, const char *name, int64_t value)
+static void add_number(struct train_command *words, const char *name, int64_t value)
 {
     add(words, name);
     snprintf(words->texts[words->count], sizeof(words->texts[0]), "%lld", (long long)value);
@@ -64,7 +64,7 @@ static void add_number(struct words *words, const char *name, int64_t value)
 }
 
 static void make_words(const struct trial *t, int64_t layers, int64_t batch, int gpu,
-                       struct words *words)
+                       struct train_command *words)
 {
     static const char *const fixed[] = {"megatron",
                                         "train",
@@ -116,7 +116,7 @@ static void make_words(const struct trial *t, int64_t layers, int64_t batch, int
 }
 
 /* In the child: one rank alone, whatever job this is in, with its output in the pipe. */
-static void become_train(const struct words *words, int output)
+static void become_train(const struct train_command *words, int output)
 {
     static const char *const alone[][2] = {
         {"MEGATRON_RANK", "0"},       {"MEGATRON_WORLD_SIZE", "1"}, {"MEGATRON_LOCAL_RANK", "0"},
@@ -182,7 +182,7 @@ static int say_failure(int status, const char *said, int count, struct error *er
 }
 
 /* Seconds of a step: the median after the warm-up. */
-static int time_steps(const struct words *words, double *seconds, struct error *err)
+static int time_steps(const struct train_command *words, double *seconds, struct error *err)
 {
     double times[STEPS];
     char said[512];
@@ -243,7 +243,7 @@ struct outcome {
 
 static int run_trial(const struct trial *t, int gpu, struct outcome *out, struct error *err)
 {
-    struct words words;
+    struct train_command words;
 
     make_words(t, t->many, t->micro_batch, gpu, &words);
     if (time_steps(&words, &out->many, err) < 0)

@@ -307,7 +307,7 @@ static void test_cache(void)
     is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 0, "it is empty");
     image_cache_unfinished(&cache, "x.draft", draft, sizeof(draft));
     write_file(draft, image, sizeof(image));
-    ok(image_cache_publish(&cache, "sha256-" HEX, "x.draft", "docker://x", path, sizeof(path),
+    ok(image_cache_publish(&cache, "sha256-" HEX, "x.draft", "docker://x", NULL, path, sizeof(path),
                            &err) == 0,
        "an image is published");
     ok(access(draft, F_OK) < 0, "the draft is gone");
@@ -341,7 +341,8 @@ static void test_cache(void)
     free(entries);
 
     write_file(draft, "no squashfs", 11);
-    ok(image_cache_publish(&cache, "sha256-" HEX, "x.draft", "x", path, sizeof(path), &err) < 0 &&
+    ok(image_cache_publish(&cache, "sha256-" HEX, "x.draft", "x", NULL, path, sizeof(path), &err) <
+               0 &&
            access(path, F_OK) < 0 && access(draft, F_OK) < 0,
        "a file that is not an image is not published");
     ok(image_cache_recall(&cache, "docker://n", key) < 0, "a name never seen");
