@@ -8,10 +8,9 @@
 #include "data/preprocess/step_guard.h"
 #include "base/core/log.h"
 #include "data/preprocess/work_files.h"
+#include "base/core/xmalloc.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -30,7 +29,7 @@ static const double failure_seconds = 60, note_seconds = 10;
 /* --- Jobs ------------------------------------------------------------------------------------- */
 
 /* The worker pool of a phase. */
-struct crew {
+struct pool {
     struct curate *engine;
     const struct curate_phase *phase;
     struct board board;
@@ -83,103 +82,80 @@ int curate_result(struct curate *engine, const char *phase, size_t number, struc
     return rc;
 }
 
-/* Create the done marker, after the result is on disk. The board matches names by prefix, so the
- * marker must not be created under a temporary name. */
-static int mark_done(const struct crew *crew, size_t number, struct error *err)
+static int run_job(struct pool *pool, size_t number, struct error *err)
 {
-    char path[DISK_PATH];
-    int fd;
-
-    if (curate_path(crew->engine, crew->phase->name, "copied", number, path, err) < 0)
-        return -1;
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot create %s", path);
-    close(fd);
-    return 0;
-}
-
-static int run_job(struct crew *crew, size_t number, struct error *err)
-{
-    struct curate_job job = {crew->engine, &crew->board, &crew->work, crew->phase->name, number};
+    struct curate_job job = {pool->engine, &pool->board, &pool->work, pool->phase->name, number};
     struct bytes result;
     char path[DISK_PATH];
     int rc;
 
     bytes_begin(&result, RESULT_MAGIC);
-    rc = crew->phase->job(crew->phase->context, &job, &result, err);
+    rc = pool->phase->job(pool->phase->context, &job, &result, err);
     if (rc == 0)
-        rc = curate_path(crew->engine, crew->phase->name, "result", number, path, err);
+        rc = curate_path(pool->engine, pool->phase->name, "result", number, path, err);
     if (rc < 0) {
         bytes_clear(&result);
         return -1;
     }
-    if (bytes_save(&result, path, 0, err) < 0 || mark_done(crew, number, err) < 0)
+    if (bytes_save(&result, path, 0, err) < 0 || work_mark_done(&pool->work, number, err) < 0)
         return -1;
-    board_done(&crew->board, number, 0, 0);
-    if (crew->phase->after)
-        crew->phase->after(crew->phase->context, &job);
+    board_done(&pool->board, number, 0, 0);
+    if (pool->phase->after)
+        pool->phase->after(pool->phase->context, &job);
     return 0;
 }
 
-static void note_progress(struct crew *crew)
+static void note_progress(struct pool *pool)
 {
-    struct curate *engine = crew->engine;
+    struct curate *engine = pool->engine;
     size_t done = 0;
 
     if (engine->world->rank != 0 || clock_now() - engine->noted < note_seconds)
         return;
     engine->noted = clock_now();
-    board_scan(&crew->work, &crew->board, NULL);
-    for (size_t i = 0; i < crew->board.count; i++)
-        done += (size_t)board_is_done(&crew->board, i);
-    log_note("%s: %s: %zu of %zu chunks done", engine->config->command, crew->phase->name, done,
-             crew->board.count);
+    board_scan(&pool->work, &pool->board, NULL);
+    for (size_t i = 0; i < pool->board.count; i++)
+        done += (size_t)board_is_done(&pool->board, i);
+    log_note("%s: %s: %zu of %zu chunks done", engine->config->command, pool->phase->name, done,
+             pool->board.count);
 }
 
-static void fail(struct crew *crew, const struct error *err)
+static void fail(struct pool *pool, const struct error *err)
 {
-    pthread_mutex_lock(&crew->lock);
-    if (!crew->failed)
-        crew->err = *err;
-    crew->failed = 1;
-    pthread_mutex_unlock(&crew->lock);
-    atomic_store(&crew->stop, 1);
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->failed)
+        pool->err = *err;
+    pool->failed = 1;
+    pthread_mutex_unlock(&pool->lock);
+    atomic_store(&pool->stop, 1);
 }
 
 /* Worker thread: runs jobs until none is unclaimed. */
-static void work_along(void *context, int64_t thread)
+static void worker(void *context, int64_t thread)
 {
-    struct crew *crew = context;
+    struct pool *pool = context;
     struct error err = {.text = ""};
     size_t number;
 
     (void)thread;
-    while (!atomic_load(&crew->stop)) {
-        int rc = board_claim(&crew->work, &crew->board, &number, &err);
+    while (!atomic_load(&pool->stop)) {
+        int rc = board_claim(&pool->work, &pool->board, &number, &err);
 
         if (rc == 0)
             return;
-        if (rc < 0 || run_job(crew, number, &err) < 0) {
-            fail(crew, &err);
+        if (rc < 0 || run_job(pool, number, &err) < 0) {
+            fail(pool, &err);
             return;
         }
-        pthread_mutex_lock(&crew->lock);
-        note_progress(crew);
-        pthread_mutex_unlock(&crew->lock);
+        pthread_mutex_lock(&pool->lock);
+        note_progress(pool);
+        pthread_mutex_unlock(&pool->lock);
     }
 }
 
-static int is_over(struct curate *engine)
+static int run_pool(struct pool *pool, struct error *err)
 {
-    if (!engine->ended)
-        engine->ended = work_ended(&engine->work, engine->ending, sizeof(engine->ending));
-    return engine->ended;
-}
-
-static int run_crew(struct crew *crew, struct error *err)
-{
-    struct curate *engine = crew->engine;
+    struct curate *engine = pool->engine;
     double pause = 0.01;
 
     for (;;) {
@@ -187,18 +163,18 @@ static int run_crew(struct crew *crew, struct error *err)
         int64_t left;
         int rc;
 
-        threads_run(engine->threads, threads_count(engine->threads), work_along, crew);
-        if (crew->failed) {
-            *err = crew->err;
+        threads_run(engine->threads, threads_count(engine->threads), worker, pool);
+        if (pool->failed) {
+            *err = pool->err;
             return -1;
         }
-        if (is_over(engine))
+        if (work_is_over(&engine->work))
             return 1;
-        left = board_scan(&crew->work, &crew->board, err);
+        left = board_scan(&pool->work, &pool->board, err);
         if (left <= 0)
             return left < 0 ? -1 : 0;
-        rc = board_take_over(&crew->work, &crew->board, &number, err);
-        if (rc < 0 || (rc > 0 && run_job(crew, number, err) < 0))
+        rc = board_take_over(&pool->work, &pool->board, &number, err);
+        if (rc < 0 || (rc > 0 && run_job(pool, number, err) < 0))
             return -1;
         if (rc > 0)
             continue;
@@ -207,43 +183,29 @@ static int run_crew(struct crew *crew, struct error *err)
     }
 }
 
-/* Remove drafts and claims that killed launches left. */
-static void remove_drafts(const struct work *work)
-{
-    DIR *directory = opendir(work->base);
-    struct dirent *entry;
-    char path[DISK_PATH];
-
-    while (directory && (entry = readdir(directory)))
-        if (work_files_is_leftover(entry->d_name, work->launch) &&
-            disk_path(path, NULL, "%.3000s/%s", work->base, entry->d_name) == 0)
-            unlink(path);
-    if (directory)
-        closedir(directory);
-}
-
 int curate_phase(struct curate *engine, const struct curate_phase *phase, struct error *err)
 {
-    struct crew crew = {.engine = engine, .phase = phase, .work = engine->work};
+    struct pool pool = {.engine = engine, .phase = phase, .work = engine->work};
     int rc;
 
-    if (is_over(engine))
+    if (work_is_over(&engine->work))
         return 1;
-    if (disk_path(crew.work.base, err, "%.3800s/%s", engine->work.base, phase->name) < 0)
+    if (disk_path(pool.work.base, err, "%.3800s/%s", engine->work.base, phase->name) < 0)
         return -1;
-    if (mkdir(crew.work.base, 0777) < 0 && errno != EEXIST)
-        return is_over(engine) ? 1
-                               : error_set_errno(err, errno, "cannot create %s", crew.work.base);
+    if (mkdir(pool.work.base, 0777) < 0 && errno != EEXIST)
+        return work_is_over(&engine->work)
+                   ? 1
+                   : error_set_errno(err, errno, "cannot create %s", pool.work.base);
     if (engine->world->rank == 0)
-        remove_drafts(&crew.work);
-    if (board_init(&crew.board, JOB_COPY, phase->count,
+        work_remove_leftovers(&pool.work);
+    if (board_init(&pool.board, JOB_MARKED, phase->count,
                    phase->count * (size_t)engine->world->rank / (size_t)engine->world->size,
                    err) < 0)
         return -1;
-    pthread_mutex_init(&crew.lock, NULL);
-    rc = board_scan(&crew.work, &crew.board, err) < 0 ? -1 : run_crew(&crew, err);
-    pthread_mutex_destroy(&crew.lock);
-    board_clear(&crew.board);
+    pthread_mutex_init(&pool.lock, NULL);
+    rc = board_scan(&pool.work, &pool.board, err) < 0 ? -1 : run_pool(&pool, err);
+    pthread_mutex_destroy(&pool.lock);
+    board_clear(&pool.board);
     return rc;
 }
 
@@ -251,7 +213,7 @@ int curate_phase(struct curate *engine, const struct curate_phase *phase, struct
 
 struct ending {
     struct curate *engine;
-    int (*finish)(struct curate *engine, void *context, struct error *err);
+    curate_finish_function *finish;
     void *context;
     int mine;
 };
@@ -272,7 +234,7 @@ static int await_end(struct curate *engine, struct error *err)
 {
     double begin = clock_now(), pause = 0.01;
 
-    while (!is_over(engine)) {
+    while (!work_is_over(&engine->work)) {
         if (disk_is_gone(engine->work.base) && work_was_removed(&engine->work))
             return 1;
         if (clock_now() - begin > (double)engine->config->lease + failure_seconds)
@@ -286,20 +248,8 @@ static int await_end(struct curate *engine, struct error *err)
     return 1;
 }
 
-static int say_goodbye(struct curate *engine, struct error *err)
-{
-    int rc = work_end(&engine->work, "", (double)engine->config->lease, err);
-
-    if (rc != 0)
-        return rc < 0 ? -1 : 0;
-    engine->finished = 1;
-    work_remove(&engine->work);
-    return 0;
-}
-
-int curate_finish(struct curate *engine,
-                  int (*finish)(struct curate *engine, void *context, struct error *err),
-                  void *context, struct error *err)
+int curate_finish(struct curate *engine, curate_finish_function *finish, void *context,
+                  struct error *err)
 {
     struct ending ending = {engine, finish, context, 0};
     struct curate_phase phase = {"finish", 1, &ending, finish_job, NULL};
@@ -312,21 +262,7 @@ int curate_finish(struct curate *engine,
         return await_end(engine, err);
     if (work_mark_finished(&engine->work, err) < 0)
         return -1;
-    return say_goodbye(engine, err);
-}
-
-static int check_directory(const char *path, struct error *err)
-{
-    char directory[DISK_PATH];
-    const char *slash = strrchr(path, '/');
-
-    if (disk_path(directory, err, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") <
-        0)
-        return -1;
-    if (access(directory, W_OK | X_OK) == 0)
-        return 0;
-    error_set_errno(err, errno, "cannot write to directory %s", directory);
-    return file_path_error(err);
+    return work_finish(&engine->work, err);
 }
 
 static int check_files(const struct curate *engine, struct error *err)
@@ -370,7 +306,6 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
     struct input_plan *plan = &engine->plan;
     struct bytes bytes = {0};
     int64_t target = 0;
-    int rc;
 
     if (config->input_count > 0 &&
         (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output, err) <
@@ -401,127 +336,61 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
         }
     }
     plan->identity = checksum_seeded(bytes.data, bytes.size, 1);
-    rc = bytes.failed ? error_set(err, "out of memory") : 0;
     bytes_clear(&bytes);
-    return rc;
+    return 0;
 }
 
-/* Rank 0: check input and output, and let the other ranks begin. Returns 0, 1 if the output is
- * complete, or -1. */
+/* Rank 0: check input and output, and let the other ranks begin. Returns an enum work_state, or -1.
+ */
 static int begin(struct curate *engine, const struct bytes *identity, struct error *err)
 {
     const struct curate_config *config = engine->config;
     const char *existing = NULL;
-    int resumed = 0;
 
     if (work_files_check(engine->work.root, err) < 0 || make_plan(engine, identity, err) < 0)
         return -1;
     for (size_t i = 0; config->outputs[i]; i++) {
-        if (check_directory(config->outputs[i], err) < 0)
+        if (disk_check_directory(config->outputs[i], err) < 0)
             return -1;
         if (!existing && disk_exists(config->outputs[i]))
             existing = config->outputs[i];
     }
-    /* The previous launch was killed while it cleaned up. */
-    if (existing && work_was_finished(&engine->work, engine->plan.identity))
-        return 1;
-    if (existing && !config->overwrite) {
-        char path[DISK_PATH];
-        struct input_plan before;
-        int same;
-
-        /* Continue if the previous launch was killed while it renamed the files. */
-        if (disk_path(path, err, "%.4000s/plan", engine->work.root) < 0)
-            return -1;
-        same =
-            input_plan_read(&before, path, NULL) == 0 && before.identity == engine->plan.identity;
-        input_plan_clear(&before);
-        if (!same) {
-            work_forget_words(&engine->work);
-            error_set_code(err, ERROR_USAGE, "%s exists", existing);
-            return error_append(err, "; use --overwrite to replace it");
-        }
-    }
-    if (work_set_plan(&engine->work, &engine->plan, &resumed, err) < 0)
-        return -1;
-    if (resumed)
-        log_note("resuming the run in %s", engine->work.root);
-    return 0;
+    return work_begin(&engine->work, &engine->plan, existing, config->overwrite, err);
 }
 
-static int run_all(struct curate *engine, const struct bytes *identity,
-                   int (*body)(struct curate *engine, void *context, struct error *err),
+static int run_all(struct curate *engine, const struct bytes *identity, curate_body_function *body,
                    void *context, struct error *err)
 {
     int rc;
 
     if (engine->world->rank == 0) {
         rc = begin(engine, identity, err);
-        if (rc > 0) {
+        if (rc == WORK_COMPLETE) {
             log_note("%s is already complete", engine->config->output);
-            return say_goodbye(engine, err);
+            return work_finish(&engine->work, err);
         }
+        if (rc == WORK_RESUMED)
+            log_note("resuming the run in %s", engine->work.root);
     } else {
         rc = work_await(&engine->work, &engine->plan, err);
-        if (rc > 0) {
-            engine->ended = 1;
-            snprintf(engine->ending, sizeof(engine->ending), "%.500s", err->text);
-        }
+        if (rc > 0)
+            return rc;
     }
-    if (rc != 0)
-        return rc;
+    if (rc < 0)
+        return -1;
     engine->threads = threads_create((int)engine->config->workers, err);
     return engine->threads ? body(engine, context, err) : -1;
 }
 
-/* Tell the other ranks why this one failed, or end in the same way as they did. */
-static int close_run(struct curate *engine, int rc, struct error *err)
-{
-    char message[512];
-
-    if (rc < 0)
-        work_refresh(&engine->work);
-    if (!engine->finished && is_over(engine)) {
-        work_acknowledge(&engine->work, !engine->ending[0]);
-        return engine->ending[0]
-                   ? error_set(err, "stopped, because another rank failed: %s", engine->ending)
-                   : 0;
-    }
-    if (rc >= 0)
-        return 0;
-    if (work_lost(&engine->work)) {
-        error_set(err,
-                  "another run has taken over (or removed) %.900s, so this one ends; start only "
-                  "one run for an output",
-                  engine->work.root);
-        return -1;
-    }
-    /* A wrong command line or input cannot be resumed. */
-    if (err->code == ERROR_USAGE && engine->threads && engine->world->size == 1) {
-        work_remove(&engine->work);
-        return -1;
-    }
-    snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text,
-             (long long)engine->world->rank);
-    if (work_end(&engine->work, message, failure_seconds, NULL) > 0)
-        work_acknowledge(&engine->work, 0);
-    else if (engine->world->size > 1)
-        work_forget_launch(&engine->work);
-    return -1;
-}
-
 int curate_run(const struct curate_config *config, const struct bytes *identity,
-               int (*body)(struct curate *engine, void *context, struct error *err), void *context,
-               struct error *err)
+               curate_body_function *body, void *context, struct error *err)
 {
-    struct curate *engine = calloc(1, sizeof(*engine));
+    struct curate *engine = xcalloc(1, sizeof(*engine));
     struct world world;
     int rc;
 
     /* With a file size limit, fail the write instead of being killed by SIGXFSZ. */
     signal(SIGXFSZ, SIG_IGN);
-    if (!engine)
-        return error_set(err, "out of memory");
     rc = world_read(&world, err);
     /* Die with the launcher. A rank started by hand survives its shell. */
     if (rc == 0 && strcmp(world.source, "default") != 0)
@@ -535,7 +404,7 @@ int curate_run(const struct curate_config *config, const struct bytes *identity,
     }
     if (rc == 0) {
         rc = run_all(engine, identity, body, context, err);
-        rc = close_run(engine, rc, err);
+        rc = work_close(&engine->work, rc, engine->threads && world.size == 1, err);
     }
     threads_destroy(engine->threads);
     input_plan_clear(&engine->plan);

@@ -58,9 +58,6 @@ struct curate {
     struct input_plan plan;
     struct work work;
     struct threads *threads;
-    int ended; /* another rank has ended the run */
-    char ending[512];
-    int finished; /* this rank has published the output */
     double begin, noted;
 };
 
@@ -73,12 +70,19 @@ struct curate_job {
     size_t number;
 };
 
+/* Runs job->number and puts what later phases need into 'result'. Returns 0 or -1. */
+typedef int curate_job_function(void *context, struct curate_job *job, struct bytes *result,
+                                struct error *err);
+/* Runs the phases. Returns 0 or -1, or 1 as soon as curate_phase or curate_finish does. */
+typedef int curate_body_function(struct curate *engine, void *context, struct error *err);
+/* Publishes the output and prints the summary. Returns 0 or -1. */
+typedef int curate_finish_function(struct curate *engine, void *context, struct error *err);
+
 struct curate_phase {
     const char *name;
     size_t count;
     void *context;
-    /* Run job->number. Later phases can read 'result'. Returns 0 or -1. */
-    int (*job)(void *context, struct curate_job *job, struct bytes *result, struct error *err);
+    curate_job_function *job;
     /* Called when the result is on disk: removes what the job consumed. May be NULL. */
     void (*after)(void *context, struct curate_job *job);
 };
@@ -88,8 +92,7 @@ struct curate_phase {
  * everything that the output depends on besides the input files. Returns 0 when the output is
  * complete. */
 int curate_run(const struct curate_config *config, const struct bytes *identity,
-               int (*body)(struct curate *engine, void *context, struct error *err), void *context,
-               struct error *err);
+               curate_body_function *body, void *context, struct error *err);
 
 /* Do this rank's share of a phase and wait for the other ranks. Returns 0 when the phase is
  * complete, 1 if another rank has ended the run (successfully or not), or -1. */
@@ -98,9 +101,8 @@ int curate_phase(struct curate *engine, const struct curate_phase *phase, struct
 /* The last phase: one rank calls 'finish', which publishes the output and prints the summary.
  * 'finish' must be idempotent, because it is called again after a kill. Then removes the work
  * directory. Returns like curate_phase. */
-int curate_finish(struct curate *engine,
-                  int (*finish)(struct curate *engine, void *context, struct error *err),
-                  void *context, struct error *err);
+int curate_finish(struct curate *engine, curate_finish_function *finish, void *context,
+                  struct error *err);
 
 /* Set the error for a damaged file of the work directory. Returns -1. */
 int curate_damaged(const char *path, struct error *err);

@@ -249,9 +249,8 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
     return kind == IDX ? write_header(assembly, shard, key, fd, err) : 0;
 }
 
-/* The tokens written by the chunks at the front become the file. It also keeps its own name: if
- * this rank is killed before the layout is written, another layout is made. On file systems without
- * links it is renamed. */
+/* The file of the front becomes the output. It also keeps its own name, for another layout, in case
+ * this rank is killed before the layout is written. On file systems without links it is renamed. */
 static int take_front(struct assembly *assembly, size_t key, struct error *err)
 {
     char front[DISK_PATH], draft[DISK_PATH];
@@ -342,7 +341,7 @@ static int write_columns(struct assembly *assembly, const struct columns *column
                        path, err);
 }
 
-/* Stretches without tokens are written when they have this many entries. */
+/* Entries to collect before a stretch without tokens is written. */
 enum { ENTRIES_AT_ONCE = 65536 };
 
 /* Write a stretch, and begin another one. */
@@ -374,8 +373,8 @@ static size_t shard_of(const struct output_layout *layout, int64_t document)
     return shard;
 }
 
-/* Copy one key's share of a block; 'position' is advanced to the end of it. If its tokens are
- * already in position, the rest may wait in 'columns'. */
+/* Copy one key of a block, and advance 'position' to its end. If the tokens are already in
+ * position, the entries may wait in 'columns'. */
 static int copy_key(struct assembly *assembly, size_t key, const struct part_key *data,
                     struct position *position, struct columns *columns, struct error *err)
 {
@@ -410,7 +409,7 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
     return 0;
 }
 
-/* Add the tokens of one key's share of a block that are in the output already to a checksum. */
+/* Update a checksum with the tokens of one key of a block, which are in the output. */
 static int sum_tokens(struct assembly *assembly, size_t key, const struct part_key *data,
                       int64_t token, uint64_t *sum, struct error *err)
 {
@@ -437,8 +436,8 @@ done:
     return rc;
 }
 
-/* An earlier run has written the tokens of a chunk to their position, but its node may have crashed
- * before they were on disk: are they there? Returns 0, 1 if not, -1. */
+/* An earlier launch wrote the tokens of a chunk to their position, but its node may have crashed
+ * before they were on disk: verify them. Returns 0, 1 if they are damaged, or -1. */
 static int check_tokens(struct assembly *assembly, size_t chunk, struct part_reader *part,
                         struct error *err)
 {
@@ -461,7 +460,7 @@ static int check_tokens(struct assembly *assembly, size_t chunk, struct part_rea
     return memcmp(sums, wanted, assembly->layout->keys * sizeof(sums[0])) != 0;
 }
 
-/* Copy the blocks of a part. Returns 0, or -1, also if it is torn. */
+/* Copy the blocks of a part. Returns 0, or -1 (also if it is torn). */
 static int copy_keys(struct assembly *assembly, struct part_reader *part, struct position *position,
                      struct columns *columns, int *torn, struct error *err)
 {
@@ -551,8 +550,7 @@ static int is_final(const struct assembly *assembly, size_t shard, size_t key, i
     return stat(final, &status) == 0 && status.st_size == size_of(assembly, shard, key, kind);
 }
 
-/* Another rank may have done it, or an earlier release, which wrote no such file, made the layout.
- */
+/* Rename the identity file, unless another rank has done it. */
 static int finish_identity(struct assembly *assembly, size_t shard, size_t key, struct error *err)
 {
     char draft[DISK_PATH], final[DISK_PATH];

@@ -62,7 +62,7 @@ static void read_entry(const struct work *work, struct board *board, const char 
         job->done = 1;
         job->documents = documents;
         job->bytes = bytes;
-    } else if (board->kind == JOB_COPY && sscanf(name, "copied-%zu", &number) == 1 &&
+    } else if (board->kind == JOB_MARKED && sscanf(name, "copied-%zu", &number) == 1 &&
                number < board->count) {
         board->jobs[number].done = 1;
     } else if (board->kind == JOB_LAYOUT && strcmp(name, "layout") == 0) {
@@ -84,9 +84,7 @@ int64_t board_scan(struct work *work, struct board *board, struct error *err)
     int64_t left = 0;
 
     if (!directory)
-        return error_set(err,
-                         "%s is gone: another run has taken over; start only one run for an output",
-                         work->base);
+        return work_set_gone(work, err);
     pthread_mutex_lock(&board->lock);
     while ((entry = readdir(directory)))
         read_entry(work, board, entry->d_name);
@@ -125,9 +123,7 @@ static int create_claim(struct work *work, struct board *board, size_t number, i
             return 0;
         }
         if (fd < 0 && errno == ENOENT)
-            return error_set(
-                err, "%s is gone: another run has taken over; start only one run for an output",
-                work->base);
+            return work_set_gone(work, err);
         if (fd < 0)
             return error_set_errno(err, errno, "cannot create %s", path);
         close(fd);

@@ -14,7 +14,13 @@
 #include "lib/error.h"
 #include "work.h"
 
-enum job_kind { JOB_CHUNK = 'c', JOB_LAYOUT = 'l', JOB_COPY = 'a', JOB_FINISH = 'f' };
+/* How a finished job shows, and the letter in its claims. */
+enum job_kind {
+    JOB_CHUNK = 'c',  /* its part exists; the counts are in the name */
+    JOB_LAYOUT = 'l', /* the layout exists */
+    JOB_MARKED = 'a', /* its done marker exists (work_mark_done) */
+    JOB_FINISH = 'f'  /* the work directory is gone */
+};
 
 struct job {
     unsigned char done, mine;

@@ -19,7 +19,7 @@ static const double touch_seconds = 2;
 enum { FAULTS_MET = 20 };
 static const int64_t reread_limit = 256 << 20, reread_packed_limit = 8 << 20;
 
-/* Is its input such that a block can be read immediately? */
+/* Are all its files uncompressed, so that a block can be read immediately? */
 static int is_quick(const struct input_plan *plan, size_t number)
 {
     for (size_t i = plan->chunks[number]; i < plan->chunks[number + 1]; i++)

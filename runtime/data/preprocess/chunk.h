@@ -17,9 +17,9 @@ struct chunk {
     size_t users;      /* threads that work on it */
     int64_t next_read; /* number of the next block to read */
     _Atomic int64_t next_write;
-    int direct;            /* its tokens go straight to the output (front.h) */
-    int shared;            /* reading it is fast: several threads may work on it */
-    _Atomic int placed;    /* its turn has come: encoded blocks may be written */
+    int direct;            /* at the front: its tokens go straight to */
+    int shared;            /* reading is fast: several */
+    _Atomic int placed;    /* its position is known: encoded */
     int writing;           /* a thread is writing a block */
     _Atomic int full;      /* has reached the maximum number of documents */
     int64_t *lines;        /* lines of each segment */
@@ -33,12 +33,12 @@ struct chunk {
     struct chunk *next;
 };
 
-/* 'direct': all chunks before it are done, or will be without reading another block. */
+/* Open a chunk. 'direct': it is at the front, because all chunks before */
 struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struct error *err);
 void chunk_abandon(struct chunk *chunk);
 
-/* Write an encoded block to the part when its turn has come, and those that waited for it. 'block'
- * may be NULL. Written blocks are added to '*freed'. */
+/* Write an encoded block, or NULL, to the part when its predecessors are written, and then the
+ * blocks that waited for it. Written blocks are added to '*freed'. */
 int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block,
                  struct block **freed, struct error *err);
 

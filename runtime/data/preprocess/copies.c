@@ -91,22 +91,15 @@ static void remove_parts(struct run *run, size_t job)
  * remove the parts. */
 static int mark_copied(struct run *run, struct error *err)
 {
-    char path[DISK_PATH];
     size_t marked = 0;
 
     if (assembly_sync(&run->assembly, touch_copies, run, err) < 0)
         return -1;
     for (size_t i = 0; i < run->copies.count; i++) {
-        int fd;
-
         if (!run->copies.jobs[i].mine || run->copies.jobs[i].done)
             continue;
-        if (disk_path(path, err, "%.4000s/copied-%zu", run->work.base, i) < 0)
+        if (work_mark_done(&run->work, i, err) < 0)
             return -1;
-        fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-        if (fd < 0)
-            return error_set_errno(err, errno, "cannot create %s", path);
-        close(fd);
         marked++;
     }
     if (marked > 0 && file_sync_directory(run->work.base, err) < 0)

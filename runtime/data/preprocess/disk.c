@@ -74,6 +74,20 @@ int disk_read_file(const char *path, size_t limit, struct file_bytes *bytes, str
     return errno == ENOENT ? 1 : -1;
 }
 
+int disk_check_directory(const char *path, struct error *err)
+{
+    char directory[DISK_PATH];
+    const char *slash = strrchr(path, '/');
+
+    if (disk_path(directory, err, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") <
+        0)
+        return -1;
+    if (access(directory, W_OK | X_OK) == 0)
+        return 0;
+    error_set_errno(err, errno, "cannot write to directory %s", directory);
+    return file_path_error(err);
+}
+
 int disk_exists(const char *path)
 {
     struct stat status;

@@ -28,6 +28,9 @@ int disk_pread(int fd, void *data, size_t size, int64_t offset, const char *path
  * caller clears 'bytes'. */
 int disk_read_file(const char *path, size_t limit, struct file_bytes *bytes, struct error *err);
 
+/* Can files be created in the directory of 'path'? Returns 0 or -1. */
+int disk_check_directory(const char *path, struct error *err);
+
 /* Does the file exist? Is it certainly gone, rather than unreachable? */
 int disk_exists(const char *path);
 int disk_is_gone(const char *path);

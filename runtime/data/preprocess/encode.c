@@ -12,8 +12,7 @@
 static const size_t memory_limit = (size_t)192 << 20;
 /* Limits on the encoder caches of all threads together and of each. */
 static const size_t caches_limit = (size_t)256 << 20, cache_limit = (size_t)24 << 20;
-/* At most this many threads work on one chunk of the front: they read and write one after the
- * other. */
+/* Limit on the threads that share one chunk at the front: they read and write one at a time. */
 enum { SHARING_THREADS = 8 };
 
 struct worker {
@@ -31,7 +30,7 @@ struct first_fault {
     struct error file; /* the fault of a file; if empty, it is a document's */
 };
 
-struct encode_team {
+struct encode_pool {
     pthread_mutex_t lock, long_lock;
     pthread_cond_t changed;
     struct worker *workers;
@@ -40,10 +39,10 @@ struct encode_team {
     struct chunk *chunks; /* open chunks */
     size_t memory;        /* approximate memory of the readers */
     size_t opening;       /* threads that are opening or closing a chunk */
-    size_t fronting;      /* chunks at the front that are open or being closed, in order */
-    size_t behind;        /* the chunk after the last of them */
-    struct chunk *newest; /* the last of them, if it is open */
-    int starting;         /* a thread is opening a chunk that may be at the front */
+    size_t fronting;      /* open or closing chunks at the front, in order */
+    size_t behind;        /* the number of the next chunk at the front */
+    struct chunk *newest; /* the last chunk at the front, if it is open */
+    int starting;         /* a thread is opening a chunk that may be */
     size_t held;          /* memory of blocks with long lines */
     size_t reading;       /* threads that are reading a block */
     size_t expected;      /* expected memory of the next block; 0: no long lines */
@@ -53,100 +52,101 @@ struct encode_team {
     struct error err;
 };
 
-/* --- The team --------------------------------------------------------------------------------- */
+/* --- The pool --------------------------------------------------------------------------------- */
 
-static int fail(struct encode_team *team, const struct error *err)
+static int fail(struct encode_pool *pool, const struct error *err)
 {
-    pthread_mutex_lock(&team->lock);
-    if (!team->failed)
-        team->err = *err;
-    team->failed = 1;
-    pthread_cond_broadcast(&team->changed);
-    pthread_mutex_unlock(&team->lock);
+    pthread_mutex_lock(&pool->lock);
+    if (!pool->failed)
+        pool->err = *err;
+    pool->failed = 1;
+    pthread_cond_broadcast(&pool->changed);
+    pthread_mutex_unlock(&pool->lock);
     return -1;
 }
 
-/* One block is always admitted; it completes without the help of others, because a chunk that waits
- * for its position is opened only when the previous one has been read to its end (is_direct). */
-static int has_room(const struct encode_team *team)
+/* One block is always admitted. It completes without other threads, because a chunk that waits for
+ * its position is opened only when the previous one has been read to its end (is_direct). */
+static int has_room(const struct encode_pool *pool)
 {
-    return (team->held == 0 && team->reading == 0) ||
-           team->held + (team->reading + 1) * team->expected <= memory_limit;
+    return (pool->held == 0 && pool->reading == 0) ||
+           pool->held + (pool->reading + 1) * pool->expected <= memory_limit;
 }
 
 /* Chunks after the first fault of strict mode are not needed. */
-static int is_needed(const struct encode_team *team, const struct chunk *chunk)
+static int is_needed(const struct encode_pool *pool, const struct chunk *chunk)
 {
-    return chunk->number < team->fault.chunk;
+    return chunk->number < pool->fault.chunk;
 }
 
-static int has_needed(const struct encode_team *team)
+static int has_needed(const struct encode_pool *pool)
 {
-    for (const struct chunk *chunk = team->chunks; chunk; chunk = chunk->next)
-        if (is_needed(team, chunk))
+    for (const struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+        if (is_needed(pool, chunk))
             return 1;
     return 0;
 }
 
-static int can_read(const struct encode_team *team, const struct chunk *chunk)
+static int can_read(const struct encode_pool *pool, const struct chunk *chunk)
 {
-    return is_needed(team, chunk) && !chunk->reading && !chunk->input_done && team->free &&
-           has_room(team) && chunk->next_read - chunk->next_write < (int64_t)team->block_count;
+    return is_needed(pool, chunk) && !chunk->reading && !chunk->input_done && pool->free &&
+           has_room(pool) && chunk->next_read - chunk->next_write < (int64_t)pool->block_count;
 }
 
 /* With the lock held: account for the memory of a block that was read. The expectation of long
  * lines decays with each short block. */
-static void hold_block(struct encode_team *team, struct block *block)
+static void hold_block(struct encode_pool *pool, struct block *block)
 {
     block->held = block->records.capacity > BLOCK_LONG_LINE ? block->records.capacity : 0;
-    team->held += block->held;
-    team->expected = block->held ? block->held : team->expected / 2;
-    if (team->expected < BLOCK_LONG_LINE)
-        team->expected = 0;
+    pool->held += block->held;
+    pool->expected = block->held ? block->held : pool->expected / 2;
+    if (pool->expected < BLOCK_LONG_LINE)
+        pool->expected = 0;
 }
 
 /* With the lock held: return blocks to the free list, and free the memory of huge documents. */
-static void free_blocks(struct encode_team *team, struct block *freed, size_t keys)
+static void free_blocks(struct encode_pool *pool, struct block *freed, size_t keys)
 {
     while (freed) {
         struct block *next = freed->next;
 
-        team->held -= freed->held;
+        pool->held -= freed->held;
         if (freed->held)
             record_block_clear(&freed->records);
         freed->held = 0;
         block_reset(freed, keys);
-        freed->next = team->free;
-        team->free = freed;
+        freed->next = pool->free;
+        pool->free = freed;
         freed = next;
     }
 }
 
-/* With the lock held: will the position of the chunk be known as soon as the blocks being encoded
- * now are written? Then it is at the front. */
+/* With the lock held: will the position of the chunk be known as soon as the blocks in flight are
+ * written? Then it is at the front. */
 static int is_direct(const struct encode *encode, size_t number)
 {
-    const struct encode_team *team = encode->team;
+    const struct encode_pool *pool = encode->pool;
 
-    if (team->fronting > 0)
-        return number == team->behind && (!team->newest || team->newest->input_done);
+    if (pool->fronting > 0)
+        return number == pool->behind && (!pool->newest || pool->newest->input_done);
     return front_at(encode->front, number);
 }
 
-/* Open another chunk, with the lock held before and after. Returns the chunk, or NULL. */
+/* Open another chunk. Called with the lock held, and returns with it. Returns the chunk, or
+ * NULL. */
 static struct chunk *open_another(struct worker *worker)
 {
     struct encode *encode = worker->encode;
-    struct encode_team *team = encode->team;
-    const size_t *first = team->first;
+    struct encode_pool *pool = encode->pool;
+    const size_t *first = pool->first;
     struct chunk *chunk = NULL;
     size_t number = 0;
     int rc = 1, direct = 0;
 
-    team->first = NULL;
-    team->opening++;
-    team->starting = encode->front->open;
-    pthread_mutex_unlock(&team->lock);
+    pool->first = NULL;
+    pool->opening++;
+    pool->starting = encode->front->open;
+    pthread_mutex_unlock(&pool->lock);
     if (first)
         number = *first;
     else if (encode->config->max_documents > 0 && encode->work->world->size > 1 &&
@@ -155,31 +155,31 @@ static struct chunk *open_another(struct worker *worker)
     else
         rc = board_claim(encode->work, encode->board, &number, &worker->err);
     if (rc > 0) {
-        pthread_mutex_lock(&team->lock);
+        pthread_mutex_lock(&pool->lock);
         direct = is_direct(encode, number);
         if (direct) {
-            team->fronting++;
-            team->behind = number + 1;
+            pool->fronting++;
+            pool->behind = number + 1;
         }
-        pthread_mutex_unlock(&team->lock);
+        pthread_mutex_unlock(&pool->lock);
         chunk = chunk_open(encode, number, direct, &worker->err);
     }
     if (rc < 0 || (rc > 0 && !chunk))
-        fail(team, &worker->err);
-    pthread_mutex_lock(&team->lock);
-    team->opening--;
-    team->starting = 0;
+        fail(pool, &worker->err);
+    pthread_mutex_lock(&pool->lock);
+    pool->opening--;
+    pool->starting = 0;
     if (chunk) {
-        chunk->next = team->chunks;
-        team->chunks = chunk;
+        chunk->next = pool->chunks;
+        pool->chunks = chunk;
         if (direct) {
             chunk->placed = front_at(encode->front, number);
-            team->newest = chunk;
+            pool->newest = chunk;
         }
     } else {
-        team->no_more = 1;
+        pool->no_more = 1;
     }
-    pthread_cond_broadcast(&team->changed);
+    pthread_cond_broadcast(&pool->changed);
     return chunk;
 }
 
@@ -190,64 +190,64 @@ static int enough(const struct encode *encode)
            board_prefix(encode->board, encode->config->max_documents) > 0;
 }
 
-/* With the lock held: a chunk at the front that does not have many threads yet. */
+/* With the lock held: a chunk at the front that more threads can share. */
 static struct chunk *find_shared(const struct encode *encode)
 {
-    const struct encode_team *team = encode->team;
-    struct chunk *chunk = team->newest;
+    const struct encode_pool *pool = encode->pool;
+    struct chunk *chunk = pool->newest;
     size_t mates = 0;
 
     if (!chunk || !chunk->shared || chunk->input_done)
         return NULL;
     for (size_t i = 0; i < encode->threads; i++)
-        mates += team->workers[i].mine == chunk;
+        mates += pool->workers[i].mine == chunk;
     return mates < SHARING_THREADS ? chunk : NULL;
 }
 
-/* The chunk to read from next: the thread's own, a new one, or any. Called and left with the lock
- * held; NULL when there is nothing left to do. */
+/* Choose the chunk to read from: the thread's own, a new one, or any. Called with the lock held,
+ * and returns with it. Returns NULL when nothing is left to do. */
 static struct chunk *choose(struct worker *worker)
 {
     struct encode *encode = worker->encode;
-    struct encode_team *team = encode->team;
+    struct encode_pool *pool = encode->pool;
 
-    while (!team->failed && !encode->stop) {
+    while (!pool->failed && !encode->stop) {
         struct chunk *chunk;
 
-        if (worker->mine && can_read(team, worker->mine))
+        if (worker->mine && can_read(pool, worker->mine))
             return worker->mine;
         if (!worker->mine || worker->mine->input_done) {
             worker->mine = find_shared(encode);
             if (worker->mine)
                 continue;
         }
-        if (!worker->mine && !team->no_more && !team->starting &&
-            (team->memory < memory_limit || !team->chunks) && !enough(encode)) {
+        if (!worker->mine && !pool->no_more && !pool->starting &&
+            (pool->memory < memory_limit || !pool->chunks) && !enough(encode)) {
             worker->mine = open_another(worker);
             continue;
         }
-        for (chunk = team->chunks; chunk; chunk = chunk->next)
-            if (can_read(team, chunk))
+        for (chunk = pool->chunks; chunk; chunk = chunk->next)
+            if (can_read(pool, chunk))
                 return chunk;
-        if (!has_needed(team) && team->opening == 0 && (team->no_more || enough(encode)))
+        if (!has_needed(pool) && pool->opening == 0 && (pool->no_more || enough(encode)))
             return NULL;
-        pthread_cond_wait(&team->changed, &team->lock);
+        pthread_cond_wait(&pool->changed, &pool->lock);
     }
     return NULL;
 }
 
-static void forget_chunk(struct encode_team *team, struct chunk *chunk)
+static void forget_chunk(struct encode_pool *pool, struct chunk *chunk)
 {
-    for (struct chunk **at = &team->chunks; *at; at = &(*at)->next)
+    for (struct chunk **at = &pool->chunks; *at; at = &(*at)->next)
         if (*at == chunk) {
             *at = chunk->next;
             break;
         }
-    for (size_t i = 0; i < team->workers[0].encode->threads; i++)
-        if (team->workers[i].mine == chunk)
-            team->workers[i].mine = NULL;
-    if (team->newest == chunk)
-        team->newest = NULL;
+    for (size_t i = 0; i < pool->workers[0].encode->threads; i++)
+        if (pool->workers[i].mine == chunk)
+            pool->workers[i].mine = NULL;
+    if (pool->newest == chunk)
+        pool->newest = NULL;
 }
 
 /* Report the faults of the chunk's files. In strict mode they are errors: returns -1. */
@@ -267,25 +267,25 @@ static int tell_flaws(const struct encode *encode, struct chunk *chunk, struct e
 
 /* With the lock held: record a fault that ends the run. The input before it is still read, so that
  * the first fault is reported. */
-static void note_fault(struct encode_team *team, const struct first_fault *fault)
+static void note_fault(struct encode_pool *pool, const struct first_fault *fault)
 {
-    struct first_fault *first = &team->fault;
+    struct first_fault *first = &pool->fault;
 
     if (fault->chunk < first->chunk ||
         (fault->chunk == first->chunk && fault->block < first->block))
         *first = *fault;
-    team->no_more = 1;
+    pool->no_more = 1;
 }
 
 /* With the lock held: drop blocks after the first fault, which would wait forever. */
-static void drop_unneeded(struct encode_team *team, size_t keys)
+static void drop_unneeded(struct encode_pool *pool, size_t keys)
 {
     struct block *freed = NULL;
 
-    for (struct chunk *chunk = team->chunks; chunk; chunk = chunk->next)
-        if (!is_needed(team, chunk))
+    for (struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+        if (!is_needed(pool, chunk))
             chunk_drop(chunk, &freed);
-    free_blocks(team, freed, keys);
+    free_blocks(pool, freed, keys);
 }
 
 /* Read the next block of 'chunk'. Called with the lock held and 'reading' set; returns with the
@@ -293,13 +293,13 @@ static void drop_unneeded(struct encode_team *team, size_t keys)
 static int read_block(struct encode *encode, struct chunk *chunk, struct block *block,
                       struct error *err)
 {
-    struct encode_team *team = encode->team;
+    struct encode_pool *pool = encode->pool;
     size_t before = record_reader_memory(chunk->reader), after;
     int64_t passed = record_reader_passed(chunk->reader);
     struct first_fault flaw = {.chunk = chunk->number};
     int rc, full, flawed;
 
-    pthread_mutex_unlock(&team->lock);
+    pthread_mutex_unlock(&pool->lock);
     full = chunk->full;
     rc = record_reader_next(chunk->reader, &block->records, err);
     flawed = rc >= 0 && tell_flaws(encode, chunk, &flaw.file) < 0;
@@ -309,16 +309,16 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     }
     after = record_reader_memory(chunk->reader);
     encode->counts.passed += record_reader_passed(chunk->reader) - passed;
-    pthread_mutex_lock(&team->lock);
-    team->memory += after - before;
-    team->reading--;
-    hold_block(team, block);
+    pthread_mutex_lock(&pool->lock);
+    pool->memory += after - before;
+    pool->reading--;
+    hold_block(pool, block);
     chunk->reading = 0;
     if (rc > 0)
         block->number = chunk->next_read++;
     flaw.block = chunk->next_read;
     if (flawed && rc >= 0)
-        note_fault(team, &flaw);
+        note_fault(pool, &flaw);
     /* It is random whether other threads have read far enough to find this. */
     if (rc < 0 && encode->config->max_documents > 0) {
         chunk->broken = 1;
@@ -328,7 +328,7 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     /* A full chunk needs no further input. */
     if (rc == 0 || full)
         chunk->input_done = 1;
-    pthread_cond_broadcast(&team->changed);
+    pthread_cond_broadcast(&pool->changed);
     return rc;
 }
 
@@ -358,9 +358,9 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
     if (encode->config->strict && encode->config->max_documents == 0 && block->listed_count > 0) {
         struct first_fault fault = {chunk->number, block->number, block->listed[0], {.text = ""}};
 
-        pthread_mutex_lock(&encode->team->lock);
-        note_fault(encode->team, &fault);
-        pthread_mutex_unlock(&encode->team->lock);
+        pthread_mutex_lock(&encode->pool->lock);
+        note_fault(encode->pool, &fault);
+        pthread_mutex_unlock(&encode->pool->lock);
         block->next = *freed;
         *freed = block;
         return 0;
@@ -373,53 +373,52 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
 static int end_chunk(struct worker *worker, struct chunk *chunk)
 {
     struct encode *encode = worker->encode;
-    struct encode_team *team = encode->team;
+    struct encode_pool *pool = encode->pool;
 
     if (!chunk->broken || chunk->full)
         return chunk_finish(encode, chunk, &worker->err);
-    pthread_mutex_lock(&team->lock);
+    pthread_mutex_lock(&pool->lock);
     if (chunk->number < encode->broken) {
         encode->broken = chunk->number;
         encode->broken_err = chunk->err;
     }
-    team->no_more = 1;
-    pthread_mutex_unlock(&team->lock);
+    pool->no_more = 1;
+    pthread_mutex_unlock(&pool->lock);
     chunk_abandon(chunk);
     return 0;
 }
 
-/* With the lock held: release a chunk, and close it if it is complete. Returns the chunk, now owned
- * by this thread, that is to be written next, or NULL. One with a fault of its file stays
- * incomplete in strict mode, although all of it is written: another run would take it as free of
- * faults. */
+/* With the lock held: release a chunk, and close it if it is complete. Returns the chunk that is to
+ * be written next, now owned by this thread, or NULL. In strict mode a chunk whose file has a fault
+ * stays incomplete, although all of it is written: another run would take it for faultless. */
 static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
 {
     struct encode *encode = worker->encode;
-    struct encode_team *team = encode->team;
+    struct encode_pool *pool = encode->pool;
     size_t number = chunk->number, direct = chunk->direct;
 
     if (--chunk->users > 0 || !chunk->input_done || !chunk->placed ||
-        chunk->next_write != chunk->next_read || !is_needed(team, chunk) || team->failed ||
+        chunk->next_write != chunk->next_read || !is_needed(pool, chunk) || pool->failed ||
         encode->stop)
         return NULL;
-    forget_chunk(team, chunk);
-    team->memory -= record_reader_memory(chunk->reader);
-    team->opening++;
-    pthread_mutex_unlock(&team->lock);
+    forget_chunk(pool, chunk);
+    pool->memory -= record_reader_memory(chunk->reader);
+    pool->opening++;
+    pthread_mutex_unlock(&pool->lock);
     if (end_chunk(worker, chunk) < 0)
-        fail(team, &worker->err);
-    pthread_mutex_lock(&team->lock);
-    team->opening--;
-    pthread_cond_broadcast(&team->changed); /* signalled when the lock is released */
-    if (team->failed)
+        fail(pool, &worker->err);
+    pthread_mutex_lock(&pool->lock);
+    pool->opening--;
+    pthread_cond_broadcast(&pool->changed); /* takes effect when the lock is released */
+    if (pool->failed)
         return NULL;
     if (front_pass(encode->front, number, &worker->err) < 0) {
-        team->err = worker->err;
-        team->failed = 1;
+        pool->err = worker->err;
+        pool->failed = 1;
         return NULL;
     }
-    team->fronting -= direct;
-    for (chunk = team->chunks; chunk; chunk = chunk->next)
+    pool->fronting -= direct;
+    for (chunk = pool->chunks; chunk; chunk = chunk->next)
         if (!chunk->placed && front_at(encode->front, chunk->number)) {
             chunk->placed = 1;
             chunk->users++;
@@ -428,20 +427,20 @@ static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
     return chunk;
 }
 
-/* With the lock held: the same, and write what waited for it. */
+/* With the lock held: release a chunk, and write what waited for it. */
 static void leave_chunks(struct worker *worker, struct chunk *chunk)
 {
     struct encode *encode = worker->encode;
-    struct encode_team *team = encode->team;
+    struct encode_pool *pool = encode->pool;
 
     while ((chunk = leave_chunk(worker, chunk))) {
         struct block *freed = NULL;
 
-        pthread_mutex_unlock(&team->lock);
+        pthread_mutex_unlock(&pool->lock);
         if (chunk_commit(encode, chunk, NULL, &freed, &worker->err) < 0)
-            fail(team, &worker->err);
-        pthread_mutex_lock(&team->lock);
-        free_blocks(team, freed, encode->config->key_count);
+            fail(pool, &worker->err);
+        pthread_mutex_lock(&pool->lock);
+        free_blocks(pool, freed, encode->config->key_count);
     }
 }
 
@@ -449,72 +448,72 @@ static void leave_chunks(struct worker *worker, struct chunk *chunk)
 static int work(void *context, int64_t thread, struct error *err)
 {
     struct encode *encode = context;
-    struct encode_team *team = encode->team;
-    struct worker *worker = &team->workers[thread];
+    struct encode_pool *pool = encode->pool;
+    struct worker *worker = &pool->workers[thread];
     struct chunk *chunk;
     int failed;
 
-    pthread_mutex_lock(&team->lock);
+    pthread_mutex_lock(&pool->lock);
     while ((chunk = choose(worker))) {
-        struct block *block = team->free, *freed = NULL;
+        struct block *block = pool->free, *freed = NULL;
         int rc;
 
-        team->free = block->next;
+        pool->free = block->next;
         chunk->reading = 1;
         chunk->users++;
-        team->reading++;
+        pool->reading++;
         rc = read_block(encode, chunk, block, &worker->err);
         if (rc > 0) {
-            pthread_mutex_unlock(&team->lock);
+            pthread_mutex_unlock(&pool->lock);
             rc = do_block(worker, chunk, block, &freed);
             if (rc < 0)
-                fail(team, &worker->err);
-            pthread_mutex_lock(&team->lock);
+                fail(pool, &worker->err);
+            pthread_mutex_lock(&pool->lock);
         } else {
             freed = block;
             block->next = NULL;
-            if (rc < 0 && !team->failed) {
-                team->err = worker->err;
-                team->failed = 1;
+            if (rc < 0 && !pool->failed) {
+                pool->err = worker->err;
+                pool->failed = 1;
             }
         }
-        free_blocks(team, freed, encode->config->key_count);
+        free_blocks(pool, freed, encode->config->key_count);
         leave_chunks(worker, chunk);
-        if (team->fault.chunk != SIZE_MAX)
-            drop_unneeded(team, encode->config->key_count);
-        pthread_cond_broadcast(&team->changed);
+        if (pool->fault.chunk != SIZE_MAX)
+            drop_unneeded(pool, encode->config->key_count);
+        pthread_cond_broadcast(&pool->changed);
     }
-    pthread_cond_broadcast(&team->changed);
-    failed = team->failed;
+    pthread_cond_broadcast(&pool->changed);
+    failed = pool->failed;
     if (failed)
-        *err = team->err;
-    pthread_mutex_unlock(&team->lock);
+        *err = pool->err;
+    pthread_mutex_unlock(&pool->lock);
     return failed ? -1 : 0;
 }
 
 int encode_open(struct encode *encode, struct error *err)
 {
-    struct encode_team *team = calloc(1, sizeof(*team));
+    struct encode_pool *pool = calloc(1, sizeof(*pool));
     size_t cache = caches_limit / encode->threads;
 
-    encode->team = team;
+    encode->pool = pool;
     encode->broken = SIZE_MAX;
-    if (!team)
+    if (!pool)
         return error_set(err, "out of memory");
-    pthread_mutex_init(&team->lock, NULL);
-    pthread_mutex_init(&team->long_lock, NULL);
-    pthread_cond_init(&team->changed, NULL);
-    team->block_count = encode->threads * 2 + 2;
-    team->workers = calloc(encode->threads, sizeof(*team->workers));
-    team->blocks = calloc(team->block_count, sizeof(*team->blocks));
-    if (!team->workers || !team->blocks)
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_mutex_init(&pool->long_lock, NULL);
+    pthread_cond_init(&pool->changed, NULL);
+    pool->block_count = encode->threads * 2 + 2;
+    pool->workers = calloc(encode->threads, sizeof(*pool->workers));
+    pool->blocks = calloc(pool->block_count, sizeof(*pool->blocks));
+    if (!pool->workers || !pool->blocks)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < encode->threads; i++) {
-        struct worker *worker = &team->workers[i];
+        struct worker *worker = &pool->workers[i];
 
         worker->encode = encode;
         if (block_encoder_open(&worker->with, encode->config, encode->tokenizer, encode->punkt,
-                               cache < cache_limit ? cache : cache_limit, &team->long_lock,
+                               cache < cache_limit ? cache : cache_limit, &pool->long_lock,
                                err) < 0)
             return -1;
     }
@@ -523,34 +522,34 @@ int encode_open(struct encode *encode, struct error *err)
 
 void encode_close(struct encode *encode)
 {
-    struct encode_team *team = encode->team;
+    struct encode_pool *pool = encode->pool;
 
-    if (!team)
+    if (!pool)
         return;
-    for (size_t i = 0; team->workers && i < encode->threads; i++)
-        block_encoder_close(&team->workers[i].with);
-    for (size_t i = 0; team->blocks && i < team->block_count; i++)
-        block_clear(&team->blocks[i]);
-    free(team->workers);
-    free(team->blocks);
-    pthread_mutex_destroy(&team->lock);
-    pthread_mutex_destroy(&team->long_lock);
-    pthread_cond_destroy(&team->changed);
-    free(team);
-    encode->team = NULL;
+    for (size_t i = 0; pool->workers && i < encode->threads; i++)
+        block_encoder_close(&pool->workers[i].with);
+    for (size_t i = 0; pool->blocks && i < pool->block_count; i++)
+        block_clear(&pool->blocks[i]);
+    free(pool->workers);
+    free(pool->blocks);
+    pthread_mutex_destroy(&pool->lock);
+    pthread_mutex_destroy(&pool->long_lock);
+    pthread_cond_destroy(&pool->changed);
+    free(pool);
+    encode->pool = NULL;
 }
 
 void encode_stop(struct encode *encode)
 {
-    pthread_mutex_lock(&encode->team->lock);
+    pthread_mutex_lock(&encode->pool->lock);
     encode->stop = 1;
-    pthread_cond_broadcast(&encode->team->changed);
-    pthread_mutex_unlock(&encode->team->lock);
+    pthread_cond_broadcast(&encode->pool->changed);
+    pthread_mutex_unlock(&encode->pool->lock);
 }
 
 static int set_first_fault(struct encode *encode, struct error *err)
 {
-    const struct first_fault *fault = &encode->team->fault;
+    const struct first_fault *fault = &encode->pool->fault;
 
     if (!fault->file.text[0])
         return chunk_strict(encode, fault->chunk, &fault->document, err);
@@ -560,32 +559,32 @@ static int set_first_fault(struct encode *encode, struct error *err)
 
 int encode_run(struct encode *encode, const size_t *first, struct error *err)
 {
-    struct encode_team *team = encode->team;
+    struct encode_pool *pool = encode->pool;
     int rc;
 
-    team->first = first;
-    team->fault = (struct first_fault){.chunk = SIZE_MAX};
-    team->no_more = team->failed = 0;
-    team->memory = team->held = team->reading = 0;
+    pool->first = first;
+    pool->fault = (struct first_fault){.chunk = SIZE_MAX};
+    pool->no_more = pool->failed = 0;
+    pool->memory = pool->held = pool->reading = 0;
     /* Assume lines of the maximum length until the first blocks have been read. */
-    team->expected = (size_t)encode->config->max_line;
-    team->free = NULL;
-    team->newest = NULL;
-    team->fronting = 0;
-    team->starting = 0;
-    for (size_t i = 0; i < team->block_count; i++) {
-        team->blocks[i].held = 0;
-        team->blocks[i].next = NULL;
-        free_blocks(team, &team->blocks[i], encode->config->key_count);
+    pool->expected = (size_t)encode->config->max_line;
+    pool->free = NULL;
+    pool->newest = NULL;
+    pool->fronting = 0;
+    pool->starting = 0;
+    for (size_t i = 0; i < pool->block_count; i++) {
+        pool->blocks[i].held = 0;
+        pool->blocks[i].next = NULL;
+        free_blocks(pool, &pool->blocks[i], encode->config->key_count);
     }
     for (size_t i = 0; i < encode->threads; i++) /* threads read each other's */
-        team->workers[i].mine = NULL;
+        pool->workers[i].mine = NULL;
     rc = threads_loop((int)encode->threads, (int64_t)encode->threads, work, encode, err);
-    while (team->chunks) {
-        struct chunk *chunk = team->chunks;
+    while (pool->chunks) {
+        struct chunk *chunk = pool->chunks;
 
-        team->chunks = chunk->next;
+        pool->chunks = chunk->next;
         chunk_abandon(chunk);
     }
-    return rc == 0 && team->fault.chunk != SIZE_MAX ? set_first_fault(encode, err) : rc;
+    return rc == 0 && pool->fault.chunk != SIZE_MAX ? set_first_fault(encode, err) : rc;
 }

@@ -34,7 +34,7 @@ struct encode {
     struct encode_counts counts;
     _Atomic int64_t shown; /* faulty documents that were reported when found */
     _Atomic int stop;      /* set by encode_stop */
-    struct encode_team *team;
+    struct encode_pool *pool;
     /* With a limit on documents: the first chunk whose input is unreadable. That matters only if
      * the chunks before it do not have enough documents. SIZE_MAX: none. */
     size_t broken;

@@ -9,9 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* So much is written at a time. Past the page cache, addresses, positions and sizes are whole
- * units.
- */
+/* The size of a write. With O_DIRECT, addresses, positions and sizes are multiples of UNIT. */
 enum { BUFFER_SIZE = 1 << 20, UNIT = 4096, HUGE_PAGE = 2 << 20 };
 
 int front_path(const struct work *work, size_t key, char *path, struct error *err)
@@ -19,8 +17,7 @@ int front_path(const struct work *work, size_t key, char *path, struct error *er
     return disk_path(path, err, "%.4000s/front-%zu.bin", work->base, key);
 }
 
-/* Memory for all buffers. In large pages, since the kernel looks at every page that is written past
- * its cache. */
+/* Allocate all buffers, in huge pages, because the kernel pins every page of a direct write. */
 static char *new_buffers(size_t count, struct error *err)
 {
     size_t size = (count * BUFFER_SIZE + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
@@ -40,7 +37,7 @@ static size_t round_up(size_t size)
 
 /* --- The thread that writes ------------------------------------------------------------------- */
 
-/* Past the page cache or not: the flag of a descriptor. */
+/* Set or clear O_DIRECT. */
 static int set_direct(int fd, int direct)
 {
     int flags = fcntl(fd, F_GETFL), wanted = direct ? flags | O_DIRECT : flags & ~O_DIRECT;
@@ -50,7 +47,7 @@ static int set_direct(int fd, int direct)
     return wanted == flags ? 0 : fcntl(fd, F_SETFL, wanted);
 }
 
-/* Write the bytes of the buffer from 'begin' up to 'end'. */
+/* Write the range [begin, end) of the buffer. */
 static int write_piece(struct front *front, size_t begin, size_t end, int direct, struct error *err)
 {
     struct front_file *file = &front->files[front->key];
@@ -66,15 +63,15 @@ static int write_piece(struct front *front, size_t begin, size_t end, int direct
         return error_set_errno(err, errno, "cannot write %s", path);
     if (disk_pwrite(file->fd, data, end - begin, at, path, err) == 0)
         return 0;
-    /* A file system may take the flag and not what is written under it. */
+    /* A file system may accept the flag, but not the write. */
     if (errno != EINVAL || !direct || !file->direct || set_direct(file->fd, 0) < 0)
         return -1;
     file->direct = 0;
     return disk_pwrite(file->fd, data, end - begin, at, path, err);
 }
 
-/* Only whole units bypass the page cache. The rest of the first and the last unit is not touched:
- * it may belong to another chunk, or be after the end of an output that is already complete. */
+/* Only complete units bypass the page cache. The rest of the first and last unit is not touched: it
+ * may belong to another chunk, or be beyond the end of a complete output. */
 static int write_buffer(struct front *front, struct error *err)
 {
     size_t end = front->size, head = round_up(front->from), tail = end & ~(size_t)(UNIT - 1);
@@ -111,7 +108,7 @@ static void *write_thread(void *argument)
     return NULL;
 }
 
-/* With the lock held: until nothing is being written. */
+/* With the lock held: wait until the writer is idle. */
 static int await_writer(struct front *front, struct error *err)
 {
     while (front->size > 0)
@@ -121,7 +118,7 @@ static int await_writer(struct front *front, struct error *err)
     return front->failed ? -1 : 0;
 }
 
-/* Hand what is collected of a key over, for another buffer. */
+/* Hand the buffer of a key to the writer, and get an empty one. */
 static int hand_over(struct front *front, size_t key, struct error *err)
 {
     struct front_file *file = &front->files[key];
@@ -146,7 +143,7 @@ static int hand_over(struct front *front, size_t key, struct error *err)
 
 /* --- Tokens ----------------------------------------------------------------------------------- */
 
-/* Write what is collected, and continue at the next unit. */
+/* Write the buffer, and continue */
 static int flush_file(struct front *front, size_t key, struct error *err)
 {
     struct front_file *file = &front->files[key];
@@ -158,7 +155,7 @@ static int flush_file(struct front *front, size_t key, struct error *err)
     return 0;
 }
 
-/* Go on at another position. */
+/* Continue at another position. */
 static int move_file(struct front *front, size_t key, int64_t at, struct error *err)
 {
     struct front_file *file = &front->files[key];
@@ -288,11 +285,10 @@ int front_pass(struct front *front, size_t chunk, struct error *err)
     while (front->next < front->board->count && board_is_done(front->board, front->next)) {
         part = output_layout_open_part(front->work, front->board, front->next, front->keys,
                                        front->id_size, &torn, err);
-        /* Behind a chunk that was just made another one may wait for its position. */
+        /* Another chunk may be waiting for the end of a chunk that was just */
         if (!part && (!torn || front->board->jobs[front->next].made))
             return -1;
-        /* The rank that makes the layout will find and report it; until then nothing has a
-         * position. */
+        /* The layout job will find and report the damage; until then no position is known. */
         if (!part) {
             front->next = front->board->count;
             return 0;

@@ -35,8 +35,8 @@ struct key_header {
 struct part_writer {
     int fd, direct;
     size_t keys, id_size;
-    uint64_t sums[PART_KEYS]; /* of the tokens that are not in it */
-    struct bytes pending;     /* without tokens blocks are small: several are written at once */
+    uint64_t sums[PART_KEYS]; /* 'direct': checksums of the tokens */
+    struct bytes pending;     /* 'direct': blocks are small, so */
     char path[DISK_PATH];
 };
 
@@ -179,7 +179,7 @@ static int write_pending(struct part_writer *writer, struct error *err)
     return disk_writev(writer->fd, &all, 1, writer->path, err);
 }
 
-/* Write a block, or keep it to be written with others. */
+/* Write a block, or collect small ones. */
 static int write_block(struct part_writer *writer, struct iovec *parts, int count,
                        struct error *err)
 {
@@ -417,8 +417,7 @@ const uint64_t *part_direct(const struct part_reader *reader)
     return reader->direct ? reader->sums : NULL;
 }
 
-/* Does the payload match its key headers? The checksum is computed over the same pieces as when it
- * was written. */
+/* Parse a payload. The checksum covers the same pieces as when it was written. */
 static int take_block(struct part_reader *reader, const struct block_header *header,
                       struct part_key *keys)
 {
@@ -460,7 +459,7 @@ static int torn_block(struct part_reader *reader, int *torn, struct error *err)
                      (long long)reader->at);
 }
 
-/* Read a part whose blocks are small at once. Returns 0, 1 if it is torn, -1. */
+/* Load all blocks of a small part. Returns 0, 1 if it is torn, or -1. */
 static int load_blocks(struct part_reader *reader, struct error *err)
 {
     size_t size = (size_t)(reader->end - BLOCKS_AT);
@@ -479,7 +478,8 @@ static int load_blocks(struct part_reader *reader, struct error *err)
     return rc;
 }
 
-/* Bytes of the blocks, from memory or from the file. Returns 0, 1 if they are not there, -1. */
+/* Read bytes of the blocks, from memory or from the file. Returns 0, 1 if they are missing, or
+ * -1. */
 static int read_at(const struct part_reader *reader, void *to, size_t size, int64_t at,
                    struct error *err)
 {

@@ -87,7 +87,7 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
 
 struct part_writer;
 
-/* Start a part at 'path', which is overwritten. 'direct': without tokens. */
+/* Create a part at 'path', overwriting it. 'direct': without tokens. */
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
                                 size_t id_size, int direct, struct error *err);
 int part_append(struct part_writer *writer, const struct part_data *data, struct error *err);
@@ -107,15 +107,15 @@ void part_close(struct part_reader *reader);
 const struct part_totals *part_totals(const struct part_reader *reader);
 const int64_t *part_lines(const struct part_reader *reader, size_t *segments);
 
-/* If the tokens are in the output: the checksum of each key's tokens, block by block, each seeded
- * with the previous sum. Otherwise NULL. */
+/* If the tokens are in the output: the checksum of each key's tokens, chained block by block.
+ * Otherwise NULL. */
 const uint64_t *part_direct(const struct part_reader *reader);
 
-/* Start again with the first block. */
+/* Continue with the first block. */
 void part_rewind(struct part_reader *reader);
 
-/* One key's data of a block: pointers into the reader's memory, valid until the next call. 'tokens'
- * is NULL if they are in the output. */
+/* One key's data of a block: pointers into the reader, valid until the next call. 'tokens' is NULL
+ * if they are in the output. */
 struct part_key {
     const void *tokens;
     const int32_t *entries;

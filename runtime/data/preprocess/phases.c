@@ -5,14 +5,12 @@
 
 int run_is_over(struct run *run)
 {
-    int ended;
+    int over;
 
     pthread_mutex_lock(&run->monitor_lock);
-    if (!run->ended)
-        run->ended = work_ended(&run->work, run->ending, sizeof(run->ending));
-    ended = run->ended;
+    over = work_is_over(&run->work);
     pthread_mutex_unlock(&run->monitor_lock);
-    return ended;
+    return over;
 }
 
 void run_wait(const struct run *run, double *pause)
@@ -170,22 +168,6 @@ static int do_layout(struct run *run, const char *path, struct error *err)
     }
 }
 
-int run_goodbye(struct run *run, struct error *err)
-{
-    int rc;
-
-    run_stop_monitor(run); /* it writes to the directory that is being removed */
-    rc = work_end(&run->work, "", (double)run->config->lease, err);
-    if (rc < 0)
-        return -1;
-    /* Another rank, thought dead, has also finished, and waits for this one's acknowledgment. */
-    if (rc > 0 && run_is_over(run) && !run->ending[0])
-        return 0;
-    run->finished = 1;
-    work_remove(&run->work);
-    return 0;
-}
-
 /* The last phase: one rank renames the files, and the others wait for it. */
 static int do_finish(struct run *run, struct error *err)
 {
@@ -198,9 +180,7 @@ static int do_finish(struct run *run, struct error *err)
             return 0;
         /* The end message was removed before this rank saw it. */
         if (disk_is_gone(run->work.base))
-            return error_set(
-                err, "%s is gone: another run has taken over; start only one run for an output",
-                run->work.base);
+            return work_set_gone(&run->work, err);
         rc = take_single(run, err);
         if (rc < 0)
             return -1;
@@ -208,7 +188,8 @@ static int do_finish(struct run *run, struct error *err)
             if (assembly_finish(&run->assembly, err) < 0 || work_mark_finished(&run->work, err) < 0)
                 return -1;
             report_end(&run->report, &run->layout);
-            return run_goodbye(run, err);
+            run_stop_monitor(run); /* it writes to the directory that is being removed */
+            return work_finish(&run->work, err);
         }
         run_wait(run, &pause);
     }
@@ -248,7 +229,7 @@ int run_phases(struct run *run, struct error *err)
     front_close(&run->front);
     if (rc < 0 || run_is_over(run))
         return rc;
-    if (board_init(&run->copies, JOB_COPY, run->layout.copies,
+    if (board_init(&run->copies, JOB_MARKED, run->layout.copies,
                    run->layout.copies * (size_t)run->work.world->rank /
                        (size_t)run->work.world->size,
                    err) < 0 ||

@@ -20,11 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a rank that failed waits for the others to see it. On many nodes some start late, and
- * would wait in vain for a rank 0 that failed at once; that the directory is lost all see for
- * themselves. */
-static const double failure_seconds = 60, lost_seconds = 5;
-
 /* --- Before the work -------------------------------------------------------------------------- */
 
 /* Find the first output file that exists, or that is missing. Returns 1 and its path, 0 or -1. */
@@ -67,27 +62,13 @@ static int check_identities(const struct preprocess_config *config, struct error
     return 0;
 }
 
-static int check_directory(const char *prefix, struct error *err)
-{
-    char directory[DISK_PATH];
-    const char *slash = strrchr(prefix, '/');
-
-    if (disk_path(directory, err, "%.*s", slash ? (int)(slash - prefix) + 1 : 1,
-                  slash ? prefix : ".") < 0)
-        return -1;
-    if (access(directory, W_OK | X_OK) == 0)
-        return 0;
-    error_set_errno(err, errno, "cannot write to directory %s", directory);
-    return file_path_error(err);
-}
-
-/* Rank 0: examine input and output, and let the others begin. */
+/* Rank 0: check input and output, and let the other ranks begin. Returns an enum work_state, or -1.
+ */
 static int begin(struct run *run, struct error *err)
 {
     const struct preprocess_config *config = run->config;
     char path[DISK_PATH];
-    struct input_plan before;
-    int exists, resumed = 0;
+    int exists;
 
     if (work_files_check(run->work.root, err) < 0 ||
         input_plan_make(&run->plan, config, run->tokenizer, err) < 0)
@@ -96,35 +77,9 @@ static int begin(struct run *run, struct error *err)
         return error_set_code(err, ERROR_USAGE,
                               "standard input can be read by one rank only; run without srun");
     exists = find_output(config, true, path, err);
-    if (exists < 0)
+    if (exists < 0 || check_identities(config, err) < 0)
         return -1;
-    /* Killed while it cleaned up. */
-    if (exists && work_was_finished(&run->work, run->plan.identity)) {
-        run->complete = 1;
-        return 0;
-    }
-    if (exists && !config->overwrite) {
-        char plan_path[DISK_PATH];
-        int same = 0;
-
-        /* Killed while the files got their names: continue. */
-        if (disk_path(plan_path, err, "%.4000s/plan", run->work.root) < 0)
-            return -1;
-        same =
-            input_plan_read(&before, plan_path, NULL) == 0 && before.identity == run->plan.identity;
-        input_plan_clear(&before);
-        if (!same) {
-            work_forget_words(&run->work);
-            error_set_code(err, ERROR_USAGE, "%s exists", path);
-            return error_append(err, "; use --overwrite to replace it");
-        }
-    }
-    if (check_identities(config, err) < 0 ||
-        work_set_plan(&run->work, &run->plan, &resumed, err) < 0)
-        return -1;
-    if (resumed)
-        printf("Resuming the run in %s\n", run->work.root);
-    return 0;
+    return work_begin(&run->work, &run->plan, exists ? path : NULL, config->overwrite, err);
 }
 
 /* --- While it works --------------------------------------------------------------------------- */
@@ -146,8 +101,7 @@ static void *monitor(void *argument)
         if (clock_now() - looked < 1 || run->work.world->size == 1)
             continue;
         looked = clock_now();
-        run->ended |= work_ended(&run->work, run->ending, sizeof(run->ending));
-        if (run->ended)
+        if (work_is_over(&run->work))
             encode_stop(&run->encode);
     }
     pthread_mutex_unlock(&run->monitor_lock);
@@ -254,7 +208,7 @@ static int run_all(struct run *run, struct error *err)
     double started = clock_now();
     int rc;
 
-    if (check_directory(run->config->output_prefix, err) < 0)
+    if (disk_check_directory(run->config->output_prefix, err) < 0)
         return -1;
     if (run->config->dictionary && make_dictionary(run, err) < 0)
         return -1;
@@ -265,18 +219,17 @@ static int run_all(struct run *run, struct error *err)
     if (check_tokenizer(run, err) < 0 || open_punkt(run, err) < 0)
         return -1;
     if (run->work.world->rank == 0) {
-        if (begin(run, err) < 0)
+        rc = begin(run, err);
+        if (rc < 0)
             return -1;
-        if (run->complete) {
+        if (rc == WORK_COMPLETE) {
             printf("Already complete: %s\n", run->config->output_prefix);
-            return run_goodbye(run, err);
+            return work_finish(&run->work, err);
         }
+        if (rc == WORK_RESUMED)
+            printf("Resuming the run in %s\n", run->work.root);
     } else {
         rc = work_await(&run->work, &run->plan, err);
-        if (rc > 0) {
-            run->ended = 1;
-            snprintf(run->ending, sizeof(run->ending), "%.500s", err->text);
-        }
         if (rc != 0)
             return rc < 0 ? -1 : 0;
     }
@@ -309,21 +262,13 @@ static void clean_up(struct run *run)
     pthread_cond_destroy(&run->monitor_wake);
 }
 
-/* Another rank ended the launch: end in the same way. */
-static int follow(struct run *run, struct error *err)
-{
-    work_acknowledge(&run->work, !run->ending[0]);
-    if (!run->ending[0])
-        return 0;
-    return error_set(err, "stopped because another rank failed: %s", run->ending);
-}
-
 /* Did the other ranks finish without this one, which was slow to sync or to see the end, and remove
  * the directory? Then the output exists at its full size. */
 static int was_finished(struct run *run)
 {
     struct error ignored;
 
+    file_refresh_directory(run->work.root);
     return run->assembling && work_was_removed(&run->work) &&
            assembly_finish(&run->assembly, &ignored) == 0;
 }
@@ -354,32 +299,13 @@ int preprocess(const struct preprocess_config *config, const struct world *world
     rc = run_all(&run, err);
     run_stop_monitor(&run);
     report_pause(&run.report);
-    if (rc < 0)
-        work_refresh(&run.work);
-    if (!run.finished && run_is_over(&run)) {
-        rc = follow(&run, err);
-    } else if (rc < 0 && was_finished(&run)) {
-        work_acknowledge(&run.work, 1);
+    if (rc < 0 && was_finished(&run)) {
+        work_acknowledge(&run.work, true);
         rc = 0;
-    } else if (rc < 0) {
-        int lost = work_lost(&run.work);
-        char message[512];
-
-        if (lost) {
-            error_set(err, "another run has taken over (or removed) %.700s, so this one ends",
-                      run.work.root);
-            error_append(err, "; choose another --output-prefix or --output");
-        }
-        snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
-        if (work_end(&run.work, message, lost ? lost_seconds : failure_seconds, NULL) > 0)
-            work_acknowledge(&run.work, 0);
-        /* Nothing of this run can be continued. Before it has begun, there may be parts of an
-         * earlier one, which a corrected command line continues; with --strict, a corrected input.
-         */
-        else if (err->code == ERROR_USAGE && run.work.base[0] && !config->strict && !lost)
-            work_remove(&run.work);
-        else if (world->size > 1)
-            work_forget_launch(&run.work);
+    } else {
+        /* Before a run has begun, there may be parts of an earlier one, which a corrected command
+         * line continues; with --strict, a corrected input does. */
+        rc = work_close(&run.work, rc, run.work.base[0] && !config->strict, err);
     }
     clean_up(&run);
     return rc;

@@ -21,11 +21,7 @@ struct run {
     struct output_layout layout;
     struct assembly assembly;
     struct report report;
-    int complete;   /* the output was complete when this launch began */
-    int finished;   /* this rank has finished the run */
     int assembling; /* layout and assembly are in use */
-    int ended;      /* another rank has ended the launch; under the monitor's lock */
-    char ending[512];
     pthread_t monitor;
     int monitoring;
     int monitor_stop;
@@ -39,9 +35,6 @@ int run_phases(struct run *run, struct error *err);
 
 /* The phase that copies parts to their positions. */
 int run_copies(struct run *run, struct error *err);
-
-/* Everything is done: tell the others, then clean up. */
-int run_goodbye(struct run *run, struct error *err);
 
 void run_drop_layout(struct run *run);
 

@@ -17,7 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { START_SECONDS = 600 };
+/* How long ranks wait for rank 0. How long a rank that failed waits for the other ranks to notice:
+ * on many nodes some start late, and would wait in vain for a rank 0 that failed at once. If the
+ * directory is lost, all ranks notice by themselves. */
+enum { START_SECONDS = 600, FAILURE_SECONDS = 60, LOST_SECONDS = 5 };
 
 /* Name the launch: what all its processes, and no others, have in common. */
 static void name_launch(struct work *work)
@@ -59,7 +62,8 @@ int work_init(struct work *work, const char *prefix, const struct world *world, 
     return work_files_check_root(work->root, err);
 }
 
-int work_use(struct work *work, uint64_t identity, struct error *err)
+/* Use the plan with this identity. */
+static int use_plan(struct work *work, uint64_t identity, struct error *err)
 {
     work->identity = identity;
     return disk_path(work->base, err, "%.4000s/%016" PRIx64, work->root, identity);
@@ -96,22 +100,79 @@ static void remove_entry(const struct work *work, const char *name)
         remove_plan(work, path, name);
 }
 
-/* Remove what other plans and launches left. */
-static void remove_strangers(struct work *work)
+/* Remove the entries of the work directory that 'which' selects. */
+static void remove_entries(const struct work *work,
+                           bool (*which)(const struct work *work, const char *name))
 {
     DIR *directory = opendir(work->root);
     struct dirent *entry;
-    const char *own = strrchr(work->base, '/') + 1;
 
     while (directory && (entry = readdir(directory)))
-        if (strcmp(entry->d_name, own) != 0 && strcmp(entry->d_name, "plan") != 0)
+        if (which(work, entry->d_name))
             remove_entry(work, entry->d_name);
     if (directory)
         closedir(directory);
 }
 
-/* Drafts of earlier launches may be large, and their claims are void. */
-static void remove_leftovers(struct work *work)
+/* Of another plan or launch? */
+static bool is_other(const struct work *work, const char *name)
+{
+    return strcmp(name, strrchr(work->base, '/') + 1) != 0 && strcmp(name, "plan") != 0;
+}
+
+/* Does this file belong to this launch? */
+static bool is_of_launch(const struct work *work, const char *name)
+{
+    return strstr(name, work->launch) != NULL && work_files_is_file(name);
+}
+
+static bool is_end_file(const struct work *work, const char *name)
+{
+    (void)work;
+    return (strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0) &&
+           work_files_is_file(name);
+}
+
+static bool is_unneeded(const struct work *work, const char *name)
+{
+    (void)work;
+    return strcmp(name, "finished") != 0;
+}
+
+/* For ranks that have not acknowledged the end yet, its message stays. */
+static bool is_unneeded_by_late(const struct work *work, const char *name)
+{
+    return is_unneeded(work, name) && !(is_end_file(work, name) && is_of_launch(work, name));
+}
+
+/* Is the run over, with only the end message left for ranks that have not arrived yet? */
+static bool only_end_remains(const struct work *work)
+{
+    char owner[DISK_PATH], finished[DISK_PATH];
+
+    return disk_path(owner, NULL, "%.4000s/owner", work->root) == 0 &&
+           disk_path(finished, NULL, "%.4000s/finished", work->root) == 0 && disk_is_gone(owner) &&
+           disk_is_gone(finished);
+}
+
+/* Remove this launch's messages, and the directory if it is then empty: a run that failed early
+ * leaves nothing. */
+static void forget_launch(const struct work *work)
+{
+    remove_entries(work, is_of_launch);
+    rmdir(work->root);
+}
+
+/* Likewise for the messages that were left for ranks of a finished run. */
+static void forget_ends(const struct work *work)
+{
+    if (!only_end_remains(work))
+        return;
+    remove_entries(work, is_end_file);
+    rmdir(work->root);
+}
+
+void work_remove_leftovers(const struct work *work)
 {
     DIR *directory = opendir(work->base);
     struct dirent *entry;
@@ -125,52 +186,82 @@ static void remove_leftovers(struct work *work)
         closedir(directory);
 }
 
-int work_set_plan(struct work *work, const struct input_plan *plan, int *resumed, struct error *err)
+/* --- Begin ------------------------------------------------------------------------------------ */
+
+/* Is the output of this identity complete? */
+static bool was_finished(const struct work *work, uint64_t identity)
+{
+    char path[DISK_PATH];
+    struct file_bytes data;
+    bool same;
+
+    if (disk_path(path, NULL, "%.4000s/finished", work->root) < 0 ||
+        disk_read_file(path, 64, &data, NULL) != 0)
+        return false;
+    same = data.length == sizeof(identity) && memcmp(data.data, &identity, data.length) == 0;
+    file_bytes_clear(&data);
+    return same;
+}
+
+/* Is 'plan' the one that an earlier launch has written to 'path'? */
+static bool is_same_plan(const struct input_plan *plan, const char *path)
+{
+    struct input_plan before;
+    bool same = input_plan_read(&before, path, NULL) == 0 && before.identity == plan->identity;
+
+    input_plan_clear(&before);
+    return same;
+}
+
+static int set_plan(struct work *work, const struct input_plan *plan, bool resume,
+                    struct error *err)
 {
     char path[DISK_PATH], identity[24];
-    struct input_plan before;
 
-    if (work_use(work, plan->identity, err) < 0 ||
-        disk_path(path, err, "%.4000s/plan", work->root) < 0)
-        return -1;
-    *resumed = input_plan_read(&before, path, NULL) == 0 && before.identity == plan->identity &&
-               disk_exists(work->base);
-    input_plan_clear(&before);
     if (mkdir(work->root, 0777) < 0 && errno != EEXIST)
         return error_set_errno(err, errno, "cannot create directory %s", work->root);
-    remove_strangers(work);
-    if (*resumed)
-        remove_leftovers(work);
+    remove_entries(work, is_other);
+    if (resume)
+        work_remove_leftovers(work);
     if (mkdir(work->base, 0777) < 0 && errno != EEXIST)
         return error_set_errno(err, errno, "cannot create directory %s", work->base);
-    if (!*resumed && input_plan_write(plan, path, err) < 0)
-        return -1;
-    if (disk_path(path, err, "%.4000s/owner", work->root) < 0 ||
+    if (disk_path(path, err, "%.4000s/plan", work->root) < 0 ||
+        (!resume && input_plan_write(plan, path, err) < 0) ||
+        disk_path(path, err, "%.4000s/owner", work->root) < 0 ||
         file_write_whole(path, work->launch, strlen(work->launch), 0, err) < 0)
         return -1;
-    work->owned = 1;
-    snprintf(identity, sizeof(identity), "%016" PRIx64, plan->identity);
+    work->owned = true;
     if (work->world->size == 1)
         return 0;
+    snprintf(identity, sizeof(identity), "%016" PRIx64, plan->identity);
     if (root_path(work, path, "go", err) < 0)
         return -1;
     return file_write_whole(path, identity, strlen(identity), 0, err);
 }
 
-int work_lost(const struct work *work)
+int work_begin(struct work *work, const struct input_plan *plan, const char *existing,
+               bool overwrite, struct error *err)
 {
     char path[DISK_PATH];
-    struct file_bytes owner;
-    int lost;
+    bool same, resume;
 
-    if (!work->owned || disk_path(path, NULL, "%.4000s/owner", work->root) < 0)
-        return 0;
-    lost = disk_read_file(path, 64, &owner, NULL);
-    if (lost != 0)
-        return lost > 0;
-    lost = strcmp(owner.data, work->launch) != 0;
-    file_bytes_clear(&owner);
-    return lost;
+    /* The previous launch was killed while it cleaned up. */
+    if (existing && was_finished(work, plan->identity))
+        return WORK_COMPLETE;
+    if (disk_path(path, err, "%.4000s/plan", work->root) < 0)
+        return -1;
+    same = is_same_plan(plan, path);
+    if (existing && !overwrite && !same) {
+        forget_ends(work);
+        error_set_code(err, ERROR_USAGE, "%s exists", existing);
+        return error_append(err, "; use --overwrite to replace it");
+    }
+    if (use_plan(work, plan->identity, err) < 0)
+        return -1;
+    resume = same && disk_exists(work->base);
+    if (set_plan(work, plan, resume, err) < 0)
+        return -1;
+    return resume ? WORK_RESUMED : WORK_NEW;
 }
 
 /* Rank 0 has made the plan: read it. */
@@ -181,7 +272,7 @@ static int read_plan(struct work *work, struct input_plan *plan, const char *ide
     int rc;
 
     if (disk_path(path, err, "%.4000s/plan", work->root) < 0 ||
-        work_use(work, strtoull(identity, NULL, 16), err) < 0)
+        use_plan(work, strtoull(identity, NULL, 16), err) < 0)
         return -1;
     rc = input_plan_read(plan, path, err);
     if (rc == 0 && plan->identity != work->identity)
@@ -195,20 +286,42 @@ static int read_plan(struct work *work, struct input_plan *plan, const char *ide
     return rc;
 }
 
-/* Is the run over, with only the end message left for ranks that have not arrived yet? */
-static int is_left(const struct work *work)
+/* Read the end message at 'path'. Returns false if it is missing or incomplete. */
+static bool read_end(const char *path, char *message, size_t size)
 {
-    char owner[DISK_PATH], finished[DISK_PATH];
+    struct file_bytes text;
+    bool whole;
 
-    return disk_path(owner, NULL, "%.4000s/owner", work->root) == 0 &&
-           disk_path(finished, NULL, "%.4000s/finished", work->root) == 0 && disk_is_gone(owner) &&
-           disk_is_gone(finished);
+    if (disk_read_file(path, 4096, &text, NULL) != 0)
+        return false;
+    whole = text.length > 0 && text.data[text.length - 1] == '\n';
+    if (whole)
+        snprintf(message, size, "%.*s", (int)text.length - 1, text.data);
+    file_bytes_clear(&text);
+    return whole;
+}
+
+/* If two launches have the same name, the end message of the earlier one may still be there for a
+ * rank that never arrived. It does not concern a launch that has not begun yet. */
+static bool is_stale_end(const struct work *work, const char *message)
+{
+    return !work->owned && !message[0] && only_end_remains(work);
+}
+
+bool work_is_over(struct work *work)
+{
+    char path[DISK_PATH];
+
+    if (work->world->size > 1 && !work->ended && root_path(work, path, "end", NULL) == 0)
+        work->ended =
+            read_end(path, work->ending, sizeof(work->ending)) && !is_stale_end(work, work->ending);
+    return work->ended;
 }
 
 int work_await(struct work *work, struct input_plan *plan, struct error *err)
 {
     double begin = clock_now(), pause = 0.01;
-    char go[DISK_PATH], message[512];
+    char go[DISK_PATH];
 
     memset(plan, 0, sizeof(*plan));
     if (root_path(work, go, "go", err) < 0)
@@ -217,10 +330,8 @@ int work_await(struct work *work, struct input_plan *plan, struct error *err)
         struct file_bytes identity;
         int rc;
 
-        if (work_ended(work, message, sizeof(message))) {
-            error_set(err, "%s", message);
+        if (work_is_over(work))
             return 1;
-        }
         rc = disk_read_file(go, 64, &identity, err);
         if (rc < 0)
             return -1;
@@ -240,37 +351,38 @@ int work_await(struct work *work, struct input_plan *plan, struct error *err)
     }
 }
 
-/* Read the end message at 'path'. Returns 1, or 0 if it is missing or incomplete. */
-static int read_word(const char *path, char *message, size_t size)
-{
-    struct file_bytes text;
-    int whole;
+/* --- End -------------------------------------------------------------------------------------- */
 
-    if (disk_read_file(path, 4096, &text, NULL) != 0)
-        return 0;
-    whole = text.length > 0 && text.data[text.length - 1] == '\n';
-    if (whole)
-        snprintf(message, size, "%.*s", (int)text.length - 1, text.data);
-    file_bytes_clear(&text);
-    return whole;
+int work_set_gone(const struct work *work, struct error *err)
+{
+    return error_set(err,
+                     "%s is gone: another run has taken over; start only one run for an output",
+                     work->base);
 }
 
-/* If two launches have the same name, the end message of the earlier one may still be there for a
- * rank that never arrived. It does not concern a launch that has not begun yet. */
-static int is_old_word(const struct work *work, const char *message)
+/* Has another launch taken over or removed the directory? */
+static bool lost_directory(const struct work *work)
 {
-    return !work->owned && !message[0] && is_left(work);
+    char path[DISK_PATH];
+    struct file_bytes owner;
+    int rc;
+    bool lost;
+
+    if (!work->owned || disk_path(path, NULL, "%.4000s/owner", work->root) < 0)
+        return false;
+    rc = disk_read_file(path, 64, &owner, NULL);
+    if (rc != 0)
+        return rc > 0;
+    lost = strcmp(owner.data, work->launch) != 0;
+    file_bytes_clear(&owner);
+    return lost;
 }
 
-int work_ended(struct work *work, char *message, size_t size)
+bool work_was_removed(struct work *work)
 {
-    char path[DISK_PATH], word[512];
-
-    if (work->world->size == 1 || root_path(work, path, "end", NULL) < 0 ||
-        !read_word(path, word, sizeof(word)) || is_old_word(work, word))
-        return 0;
-    snprintf(message, size, "%s", word);
-    return 1;
+    return work->base[0] && disk_is_gone(work->base) &&
+           (disk_is_gone(work->root) || was_finished(work, work->identity) ||
+            only_end_remains(work));
 }
 
 /* The number of ranks that have acknowledged the end. */
@@ -290,23 +402,25 @@ static int64_t count_acknowledged(const struct work *work)
 }
 
 /* Have all ranks acknowledged except the one that ended the launch? */
-static int all_know(const struct work *work)
+static bool all_acknowledged(const struct work *work)
 {
     return count_acknowledged(work) + 1 >= work->world->size;
 }
 
-int work_end(struct work *work, const char *message, double seconds, struct error *err)
+/* End the launch with a message ("": success), then wait up to 'seconds' for the other ranks to
+ * acknowledge it. Returns 0, 1 immediately if another rank has ended it before, or -1. */
+static int end_launch(struct work *work, const char *message, double seconds, struct error *err)
 {
     double begin = clock_now();
-    char path[DISK_PATH], word[512];
+    char path[DISK_PATH], before[512];
     int fd;
 
     if (work->world->size == 1)
         return 0;
     if (root_path(work, path, "end", err) < 0)
         return -1;
-    if (read_word(path, word, sizeof(word)) && is_old_word(work, word))
-        work_forget_words(work);
+    if (read_end(path, before, sizeof(before)) && is_stale_end(work, before))
+        forget_ends(work);
     mkdir(work->root, 0777);
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -314,17 +428,12 @@ int work_end(struct work *work, const char *message, double seconds, struct erro
     /* A single write with a terminator: a reader sees all of it or ignores it. */
     if (dprintf(fd, "%.400s\n", message) < 0 || close(fd) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
-    while (clock_now() - begin < seconds && !all_know(work))
+    while (clock_now() - begin < seconds && !all_acknowledged(work))
         clock_sleep(work->world->size > 64 ? 0.5 : 0.02);
     return 0;
 }
 
-void work_refresh(const struct work *work)
-{
-    file_refresh_directory(work->root);
-}
-
-void work_acknowledge(struct work *work, int well)
+void work_acknowledge(struct work *work, bool success)
 {
     char path[DISK_PATH], end[DISK_PATH];
     int fd;
@@ -341,9 +450,29 @@ void work_acknowledge(struct work *work, int well)
     if (disk_is_gone(end)) {
         unlink(path);
         rmdir(work->root);
-    } else if (well && is_left(work) && all_know(work)) {
-        work_forget_launch(work);
+    } else if (success && only_end_remains(work) && all_acknowledged(work)) {
+        forget_launch(work);
     }
+}
+
+/* The file "finished" is removed last: if this is interrupted, the next launch only has to clean
+ * up. The directory of the plan is renamed first, so that a late rank cannot create files in it
+ * while it is being emptied. */
+static void remove_all(const struct work *work)
+{
+    bool late = work->world->size > 1 && !all_acknowledged(work);
+    char path[DISK_PATH];
+
+    if (work->base[0] && disk_path(path, NULL, "%.2000s/.removed-%016" PRIx64 "-%s", work->root,
+                                   work->identity, work->launch) == 0)
+        rename(work->base, path);
+    remove_entries(work, late ? is_unneeded_by_late : is_unneeded);
+    if (disk_path(path, NULL, "%.4000s/finished", work->root) == 0)
+        unlink(path);
+    if (late && !all_acknowledged(work))
+        return;
+    if (rmdir(work->root) < 0)
+        forget_launch(work); /* a late rank has acknowledged meanwhile */
 }
 
 int work_mark_finished(struct work *work, struct error *err)
@@ -355,93 +484,73 @@ int work_mark_finished(struct work *work, struct error *err)
     return file_write_whole(path, &work->identity, sizeof(work->identity), 0, err);
 }
 
-int work_was_finished(struct work *work, uint64_t identity)
+int work_finish(struct work *work, struct error *err)
 {
-    char path[DISK_PATH];
-    struct file_bytes data;
-    int same;
+    int rc = end_launch(work, "", (double)work->lease, err);
 
-    if (disk_path(path, NULL, "%.4000s/finished", work->root) < 0 ||
-        disk_read_file(path, 64, &data, NULL) != 0)
+    if (rc < 0)
+        return -1;
+    /* Another rank took this one for dead, has also finished, and waits for its acknowledgment. */
+    if (rc > 0 && work_is_over(work) && !work->ending[0])
         return 0;
-    same = data.length == sizeof(identity) && memcmp(data.data, &identity, data.length) == 0;
-    file_bytes_clear(&data);
-    return same;
+    work->finished = true;
+    remove_all(work);
+    return 0;
 }
 
-int work_was_removed(struct work *work)
+/* End the launch with the error of this rank. */
+static void fail(struct work *work, bool useless, struct error *err)
 {
-    return work->base[0] && disk_is_gone(work->base) &&
-           (disk_is_gone(work->root) || work_was_finished(work, work->identity) || is_left(work));
+    bool lost = lost_directory(work);
+    char message[512];
+
+    if (lost)
+        error_set(err,
+                  "another run has taken over (or removed) %.700s, so this one ends; choose "
+                  "another --output-prefix or --output",
+                  work->root);
+    snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text,
+             (long long)work->world->rank);
+    if (end_launch(work, message, lost ? LOST_SECONDS : FAILURE_SECONDS, NULL) > 0)
+        work_acknowledge(work, false);
+    else if (err->code == ERROR_USAGE && useless && !lost)
+        remove_all(work);
+    else if (work->world->size > 1)
+        forget_launch(work);
 }
 
-/* Does this file belong to this launch? */
-static int is_of_launch(const struct work *work, const char *name)
+int work_close(struct work *work, int rc, bool useless, struct error *err)
 {
-    return strstr(name, work->launch) != NULL && work_files_is_file(name);
+    if (rc < 0) /* the NFS client may have cached that there is no end message */
+        file_refresh_directory(work->root);
+    if (!work->finished && work_is_over(work)) {
+        work_acknowledge(work, !work->ending[0]);
+        return work->ending[0]
+                   ? error_set(err, "stopped because another rank failed: %s", work->ending)
+                   : 0;
+    }
+    if (rc >= 0)
+        return 0;
+    fail(work, useless, err);
+    return -1;
 }
 
-static int is_word(const struct work *work, const char *name)
-{
-    (void)work;
-    return (strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0) &&
-           work_files_is_file(name);
-}
+/* --- Jobs ------------------------------------------------------------------------------------- */
 
-/* The file "finished" is removed last: if this is interrupted, the next launch only has to clean
- * up. The directory of the plan is renamed first, so that a late rank cannot create files in it
- * while it is being emptied. */
-void work_remove(struct work *work)
+int work_mark_done(const struct work *work, size_t number, struct error *err)
 {
-    int late = work->world->size > 1 && !all_know(work);
-    DIR *directory;
-    struct dirent *entry;
     char path[DISK_PATH];
+    int fd;
 
-    if (work->base[0] && disk_path(path, NULL, "%.2000s/.removed-%016" PRIx64 "-%s", work->root,
-                                   work->identity, work->launch) == 0)
-        rename(work->base, path);
-    directory = opendir(work->root);
-    while (directory && (entry = readdir(directory)))
-        if (strcmp(entry->d_name, "finished") != 0 &&
-            !(late && is_word(work, entry->d_name) && is_of_launch(work, entry->d_name)))
-            remove_entry(work, entry->d_name);
-    if (directory)
-        closedir(directory);
-    if (disk_path(path, NULL, "%.4000s/finished", work->root) == 0)
-        unlink(path);
-    if (late && !all_know(work))
-        return;
-    if (rmdir(work->root) < 0)
-        work_forget_launch(work); /* a late rank has acknowledged meanwhile */
-}
-
-/* Remove the files that 'which' selects, and the directory if it is then empty: a run that failed
- * early leaves nothing. */
-static void remove_files(struct work *work, int (*which)(const struct work *, const char *))
-{
-    DIR *directory = opendir(work->root);
-    struct dirent *entry;
-    char path[DISK_PATH];
-
-    while (directory && (entry = readdir(directory)))
-        if (which(work, entry->d_name) &&
-            disk_path(path, NULL, "%.3000s/%s", work->root, entry->d_name) == 0)
-            unlink(path);
-    if (directory)
-        closedir(directory);
-    rmdir(work->root);
-}
-
-void work_forget_launch(struct work *work)
-{
-    remove_files(work, is_of_launch);
-}
-
-void work_forget_words(struct work *work)
-{
-    if (is_left(work))
-        remove_files(work, is_word);
+    /* The board matches names by prefix, so the marker must not be created under a temporary name.
+     */
+    if (disk_path(path, err, "%.4000s/copied-%zu", work->base, number) < 0)
+        return -1;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot create %s", path);
+    close(fd);
+    return 0;
 }
 
 int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,

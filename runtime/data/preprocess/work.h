@@ -24,7 +24,7 @@
 #ifndef MEGATRON_PREPROCESS_WORK_H
 #define MEGATRON_PREPROCESS_WORK_H
 
-#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include "disk.h"
 #include "lib/error.h"
@@ -39,54 +39,59 @@ struct work {
     char launch[24];        /* id of the launch */
     uint64_t identity;
     int64_t lease;
-    int owned; /* this launch owns the directory */
+    bool owned;       /* this launch owns the directory */
+    bool finished;    /* this rank has finished the run */
+    bool ended;       /* a rank has ended the launch; see work_is_over */
+    char ending[512]; /* its error, or empty after a success */
 };
 
 /* Fails if PREFIX.work is a file or a symbolic link. */
 int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
               struct error *err);
 
-/* Use the plan with this identity. */
-int work_use(struct work *work, uint64_t identity, struct error *err);
+enum work_state { WORK_NEW, WORK_RESUMED, WORK_COMPLETE };
 
-/* Rank 0: install 'plan'. Keeps what an earlier launch with the same plan has done ('*resumed'),
- * and removes all other files of runs; call work_files_check first. */
-int work_set_plan(struct work *work, const struct input_plan *plan, int *resumed,
-                  struct error *err);
+/* Rank 0: begin, or resume, the run of 'plan'. 'existing' is an output file that exists, or NULL;
+ * it is an error without 'overwrite', unless a launch of this plan was killed while it renamed
+ * files. Keeps what an earlier launch of this plan has done, and removes all other files of runs;
+ * call work_files_check first. Returns an enum work_state, or -1. */
+int work_begin(struct work *work, const struct input_plan *plan, const char *existing,
+               bool overwrite, struct error *err);
 
-/* Has another launch taken over or removed the directory? Called after a failure. */
-int work_lost(const struct work *work);
+/* Other ranks: wait for rank 0 and read its plan. Returns 0, 1 if the launch has already ended, or
+ * -1. */
+int work_await(struct work *work, struct input_plan *plan, struct error *err);
+
+/* Has a rank ended the launch? */
+bool work_is_over(struct work *work);
 
 /* Has a rank that finished removed the directory? Another launch would have put its own files
  * there. */
-int work_was_removed(struct work *work);
+bool work_was_removed(struct work *work);
 
-/* Other ranks: wait for rank 0 and read its plan. Returns 0, 1 if the launch has already ended
- * ('err' is its message, or empty), or -1. */
-int work_await(struct work *work, struct input_plan *plan, struct error *err);
+/* The error of a rank that finds the directory gone. Returns -1. */
+int work_set_gone(const struct work *work, struct error *err);
 
-/* End the launch with a message ("": success), then wait up to 'seconds' for the other ranks to
- * acknowledge it. Returns 0, 1 immediately if another rank has ended it before, or -1. */
-int work_end(struct work *work, const char *message, double seconds, struct error *err);
+/* Record that the output is complete: if a launch is killed after this, the next one only has to
+ * call work_finish. */
+int work_mark_finished(struct work *work, struct error *err);
 
-/* Has a rank ended the launch? Returns 1 with its message ("": success), or 0. */
-int work_ended(struct work *work, char *message, size_t size);
+/* The output is complete: tell the other ranks, and remove the directory. */
+int work_finish(struct work *work, struct error *err);
 
-/* Invalidate the NFS client's cache of missing names. */
-void work_refresh(const struct work *work);
+/* End this rank, whose share of the work returned 'rc': follow the rank that has ended the launch;
+ * or, after an error, end the launch. 'useless': after a usage error nothing of the run can be
+ * resumed, so the directory is removed. Returns 0 or -1. */
+int work_close(struct work *work, int rc, bool useless, struct error *err);
 
 /* Acknowledge the end of the launch. After a success the last rank removes the remaining files. */
-void work_acknowledge(struct work *work, int well);
+void work_acknowledge(struct work *work, bool success);
 
-/* Record, or test, that the output of this identity is complete. */
-int work_mark_finished(struct work *work, struct error *err);
-int work_was_finished(struct work *work, uint64_t identity);
+/* Remove the drafts and claims that killed launches left in work->base. */
+void work_remove_leftovers(const struct work *work);
 
-/* Remove the whole directory (except the end message, if some ranks have not acknowledged it); this
- * launch's messages; the messages left for ranks of a finished run. */
-void work_remove(struct work *work);
-void work_forget_launch(struct work *work);
-void work_forget_words(struct work *work);
+/* Create the done marker of job 'number', after its result is on disk. */
+int work_mark_done(const struct work *work, size_t number, struct error *err);
 
 /* The path of a finished part, and of this process's draft of it. */
 int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,
