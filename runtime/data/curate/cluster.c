@@ -5,6 +5,7 @@
 #include "data/preprocess/disk.h"
 #include "hash.h"
 #include "lines.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -146,12 +147,10 @@ static int pairs_job(void *context, struct curate_job *job, struct bytes *result
 {
     struct pairing pairing = {.dedup = context};
     struct bytes bytes = {0};
-    size_t *chunk_ends = calloc(pairing.dedup->engine->plan.chunk_count + 1, sizeof(*chunk_ends));
+    size_t *chunk_ends = xcalloc(pairing.dedup->engine->plan.chunk_count + 1, sizeof(*chunk_ends));
     int64_t size;
-    int rc = chunk_ends ? 0 : error_set(err, "out of memory");
+    int rc = read_bucket(pairing.dedup, job, chunk_ends, &bytes, err);
 
-    if (rc == 0)
-        rc = read_bucket(pairing.dedup, job, chunk_ends, &bytes, err);
     if (rc == 0) {
         pairing.out = lines_create(job, "pairs", 0, err);
         rc = pairing.out ? 0 : -1;
@@ -205,21 +204,22 @@ static int read_pairs(const struct dedup *dedup, struct curate_job *job, size_t 
                       int64_t total, uint32_t *parents, struct error *err)
 {
     enum { PAIRS = 1 << 16 };
-    struct pair *pairs = malloc(PAIRS * sizeof(*pairs));
+    struct pair *pairs = NULL;
     struct stat status;
     char path[DISK_PATH];
     int64_t count;
-    int fd = -1, rc = pairs ? 0 : error_set(err, "out of memory");
+    int fd, rc = -1;
 
-    if (rc == 0)
-        rc = curate_path(dedup->engine, "pairs", "pairs", bucket, path, err);
-    if (rc == 0) {
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0 || fstat(fd, &status) < 0)
-            rc = error_set_errno(err, errno, "cannot open %s", path);
+    if (curate_path(dedup->engine, "pairs", "pairs", bucket, path, err) < 0)
+        return -1;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &status) < 0) {
+        error_set_errno(err, errno, "cannot open %s", path);
+        goto out;
     }
-    count = rc == 0 ? status.st_size / (int64_t)sizeof(*pairs) : 0;
-    for (int64_t at = 0; rc == 0 && at < count; at += PAIRS) {
+    pairs = xcalloc(PAIRS, sizeof(*pairs));
+    count = status.st_size / (int64_t)sizeof(*pairs);
+    for (int64_t at = 0; at < count; at += PAIRS) {
         size_t part = count - at < PAIRS ? (size_t)(count - at) : PAIRS;
 
         rc = disk_pread(fd, pairs, part * sizeof(*pairs), at * (int64_t)sizeof(*pairs), path, err);
@@ -229,10 +229,14 @@ static int read_pairs(const struct dedup *dedup, struct curate_job *job, size_t 
             else
                 join(parents, (uint32_t)pairs[i].first, (uint32_t)pairs[i].second);
         }
-        if (rc > 0)
-            rc = curate_damaged(path, err);
+        if (rc != 0) {
+            rc = rc > 0 ? curate_damaged(path, err) : -1;
+            goto out;
+        }
         curate_touch(job);
     }
+    rc = 0;
+out:
     if (fd >= 0)
         close(fd);
     free(pairs);
@@ -317,24 +321,25 @@ int dedup_clusters(struct dedup *dedup, struct dedup_counts *counts, struct erro
 uint32_t *dedup_roots(const struct dedup *dedup, size_t chunk, struct error *err)
 {
     int64_t first = dedup->first[chunk], count = dedup->first[chunk + 1] - first;
-    uint32_t *roots = malloc(((size_t)count + 1) * sizeof(*roots));
+    uint32_t *roots;
     char path[DISK_PATH];
-    int fd = -1, rc = roots ? 0 : error_set(err, "out of memory");
+    int fd, rc;
 
-    if (rc == 0)
-        rc = curate_path(dedup->engine, "clusters", "roots", 0, path, err);
-    if (rc == 0) {
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        rc = fd < 0 ? error_set_errno(err, errno, "cannot open %s", path)
-                    : disk_pread(fd, roots, (size_t)count * sizeof(*roots),
-                                 first * (int64_t)sizeof(*roots), path, err);
+    if (curate_path(dedup->engine, "clusters", "roots", 0, path, err) < 0)
+        return NULL;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        error_set_errno(err, errno, "cannot open %s", path);
+        return NULL;
     }
-    if (rc > 0)
-        rc = curate_damaged(path, err);
-    if (fd >= 0)
-        close(fd);
+    roots = xmalloc(((size_t)count + 1) * sizeof(*roots));
+    rc = disk_pread(fd, roots, (size_t)count * sizeof(*roots), first * (int64_t)sizeof(*roots),
+                    path, err);
+    close(fd);
     if (rc == 0)
         return roots;
+    if (rc > 0)
+        curate_damaged(path, err);
     free(roots);
     return NULL;
 }

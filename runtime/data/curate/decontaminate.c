@@ -4,8 +4,10 @@
 #include "kept.h"
 #include "ngrams.h"
 #include "data/corpus/records.h"
+#include "base/core/list.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,17 +20,17 @@ struct decontaminate {
 
 /* --- Test sets -------------------------------------------------------------------------------- */
 
-/* The texts of a line of a test set: all strings under the keys. */
-static int take_line(struct decontaminate *run, struct ngram_scratch *scratch,
-                     struct jsonl *const *parsers, const struct record *record, struct error *err)
+/* Add the texts of a line of a test set: all strings under the keys. Returns false if there are
+ * none. */
+static bool take_line(struct decontaminate *run, struct ngram_scratch *scratch,
+                      struct jsonl *const *parsers, const struct record *record)
 {
-    int found = 0;
+    bool found = false;
 
     if (run->config->plain_text) {
         run->tests++;
-        return ngrams_add(&run->ngrams, scratch, record->data, record->size) < 0
-                   ? error_set(err, "the n-grams of the test sets: out of memory")
-                   : 1;
+        ngrams_add(&run->ngrams, scratch, record->data, record->size);
+        return true;
     }
     for (size_t k = 0; k < run->config->key_count; k++) {
         const struct jsonl_text *texts;
@@ -36,12 +38,11 @@ static int take_line(struct decontaminate *run, struct ngram_scratch *scratch,
 
         if (jsonl_parse(parsers[k], record->data, record->size) != FAULT_NONE)
             continue;
-        found = 1;
+        found = true;
         texts = jsonl_texts(parsers[k], 0, &count);
         for (size_t i = 0; i < count; i++) {
             run->tests++;
-            if (ngrams_add(&run->ngrams, scratch, texts[i].data, texts[i].size) < 0)
-                return error_set(err, "the n-grams of the test sets: out of memory");
+            ngrams_add(&run->ngrams, scratch, texts[i].data, texts[i].size);
         }
     }
     return found;
@@ -74,8 +75,7 @@ static int read_tests(struct decontaminate *run, const struct corpus_files *file
             struct record record;
 
             while (rc >= 0 && !block.too_long && record_next(mode, &block, &cursor, &record)) {
-                rc = take_line(run, &scratch, parsers, &record, err);
-                if (rc == 0)
+                if (!take_line(run, &scratch, parsers, &record))
                     rc = wrong_line(run, files->items[i].path, block.first_line + record.line + 1,
                                     err);
             }
@@ -92,9 +92,8 @@ static int load_tests(struct decontaminate *run, struct error *err)
 {
     const struct decontaminate_config *config = run->config;
     struct corpus_files files = {.items = NULL};
-    struct jsonl **parsers = calloc(config->key_count + 1, sizeof(struct jsonl *));
-    int rc = parsers ? corpus_files_find(&files, config->against, config->against_count, NULL, err)
-                     : error_set(err, "out of memory");
+    struct jsonl **parsers = xcalloc(config->key_count + 1, sizeof(struct jsonl *));
+    int rc = corpus_files_find(&files, config->against, config->against_count, NULL, err);
 
     for (size_t i = 0; rc == 0 && i < config->key_count && !config->plain_text; i++) {
         parsers[i] = jsonl_create(&config->keys[i], 1, err);
@@ -107,7 +106,7 @@ static int load_tests(struct decontaminate *run, struct error *err)
                        "the test sets contain no text of %" PRId64 " words or more", config->least);
         rc = error_append(err, "; choose other test sets with --against");
     }
-    for (size_t i = 0; parsers && i < config->key_count; i++)
+    for (size_t i = 0; i < config->key_count; i++)
         jsonl_destroy(parsers[i]);
     free(parsers);
     corpus_files_clear(&files);
@@ -140,16 +139,16 @@ static int count_document(void *context, const struct document *document, struct
     const char *text = document->text;
     size_t size = document->size;
     struct ngram_match match;
-    int rc;
 
-    while ((rc = ngrams_find(&counting->run->ngrams, &counting->scratch, text, size, &match)) > 0) {
+    (void)err;
+    while (ngrams_find(&counting->run->ngrams, &counting->scratch, text, size, &match)) {
         size_t next = forward(text, size, match.begin, (int64_t)match.chars + 1);
 
         counting->counts[match.key]++;
         text += next;
         size -= next;
     }
-    return rc < 0 ? error_set(err, "out of memory") : 0;
+    return 0;
 }
 
 static int count_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
@@ -159,9 +158,7 @@ static int count_job(void *context, struct curate_job *job, struct bytes *result
     struct tally tally = {0};
     int rc;
 
-    counting.counts = calloc(count + 1, sizeof(*counting.counts));
-    if (!counting.counts)
-        return error_set(err, "out of memory");
+    counting.counts = xcalloc(count + 1, sizeof(*counting.counts));
     rc = documents_each(job, job->number, &tally, count_document, &counting, err);
     for (size_t i = 0; rc == 0 && i < count; i++)
         if (counting.counts[i] > 0) {
@@ -181,10 +178,8 @@ static int spare_frequent(struct decontaminate *run, struct curate *engine, stru
 
     if (rc != 0)
         return rc;
-    sums = calloc(run->ngrams.count + 1, sizeof(*sums));
-    run->ngrams.spared = calloc(run->ngrams.count + 1, 1);
-    if (!sums || !run->ngrams.spared)
-        rc = error_set(err, "out of memory");
+    sums = xcalloc(run->ngrams.count + 1, sizeof(*sums));
+    run->ngrams.spared = xcalloc(run->ngrams.count + 1, 1);
     for (size_t i = 0; rc == 0 && i < engine->plan.chunk_count; i++) {
         struct bytes bytes;
 
@@ -218,25 +213,9 @@ struct cutting {
     const struct decontaminate *run;
     struct ngram_scratch scratch;
     struct kept kept;
-    struct piece *pieces;
-    size_t count, capacity;
+    LIST(struct piece) pieces;
     int64_t outcomes[OUTCOMES];
 };
-
-static int add_piece(struct cutting *cutting, size_t begin, size_t size)
-{
-    if (cutting->count == cutting->capacity) {
-        size_t capacity = cutting->capacity ? cutting->capacity * 2 : 16;
-        struct piece *pieces = realloc(cutting->pieces, capacity * sizeof(*pieces));
-
-        if (!pieces)
-            return -1;
-        cutting->pieces = pieces;
-        cutting->capacity = capacity;
-    }
-    cutting->pieces[cutting->count++] = (struct piece){begin, size};
-    return 0;
-}
 
 static size_t backward(const char *text, size_t at, int64_t chars)
 {
@@ -279,27 +258,25 @@ static int is_long(const struct decontaminate_config *config, const char *text, 
 }
 
 /* Find all pieces of a text that contain no n-gram of a test. */
-static int cut(struct cutting *cutting, const char *text, size_t size)
+static void cut(struct cutting *cutting, const char *text, size_t size)
 {
     const struct decontaminate_config *config = cutting->run->config;
     struct ngram_match match;
     size_t at = 0;
-    int rc;
 
-    cutting->count = 0;
-    while ((rc = ngrams_find(&cutting->run->ngrams, &cutting->scratch, text + at, size - at,
-                             &match)) > 0) {
+    cutting->pieces.count = 0;
+    while (ngrams_find(&cutting->run->ngrams, &cutting->scratch, text + at, size - at, &match)) {
         size_t end = end_before(text + at, match.begin, config->margin);
         size_t next =
             begin_after(text + at, size - at, match.begin, (int64_t)match.chars + config->margin);
 
-        if (is_long(config, text + at, end) && add_piece(cutting, at, end) < 0)
-            return -1;
+        if (is_long(config, text + at, end))
+            *list_add(&cutting->pieces) = (struct piece){at, end};
         at += next;
         if (!is_long(config, text + at, size - at))
-            return 0;
+            return;
     }
-    return rc < 0 ? -1 : add_piece(cutting, at, size - at);
+    *list_add(&cutting->pieces) = (struct piece){at, size - at};
 }
 
 static int drop(struct cutting *cutting, const struct document *document, enum outcome outcome,
@@ -315,32 +292,33 @@ static int cut_document(void *context, const struct document *document, struct e
 {
     struct cutting *cutting = context;
     const struct decontaminate_config *config = cutting->run->config;
+    size_t count;
 
     if (config->rule == DECONTAMINATE_DROP) {
         struct ngram_match match;
-        int found = ngrams_find(&cutting->run->ngrams, &cutting->scratch, document->text,
-                                document->size, &match);
 
-        if (found < 0)
-            return error_set(err, "out of memory");
-        if (found)
+        if (ngrams_find(&cutting->run->ngrams, &cutting->scratch, document->text, document->size,
+                        &match))
             return drop(cutting, document, CONTAMINATED, err);
         cutting->outcomes[KEPT_WHOLE]++;
         return kept_keep(&cutting->kept, document, NULL, 0, NULL, err);
     }
-    if (cut(cutting, document->text, document->size) < 0)
-        return error_set(err, "out of memory");
-    if (cutting->count == 1 && cutting->pieces[0].size == document->size) {
+    cut(cutting, document->text, document->size);
+    count = cutting->pieces.count;
+    if (count == 1 && cutting->pieces.items[0].size == document->size) {
         cutting->outcomes[KEPT_WHOLE]++;
         return kept_keep(&cutting->kept, document, NULL, 0, NULL, err);
     }
-    if (cutting->count == 0 || (int64_t)cutting->count > config->pieces)
-        return drop(cutting, document, cutting->count == 0 ? CONTAMINATED : TOO_MANY, err);
-    cutting->outcomes[cutting->count == 1 ? TRIMMED : SPLIT]++;
-    for (size_t i = 0; i < cutting->count; i++)
-        if (kept_keep(&cutting->kept, document, document->text + cutting->pieces[i].begin,
-                      cutting->pieces[i].size, NULL, err) < 0)
+    if (count == 0 || (int64_t)count > config->pieces)
+        return drop(cutting, document, count == 0 ? CONTAMINATED : TOO_MANY, err);
+    cutting->outcomes[count == 1 ? TRIMMED : SPLIT]++;
+    for (size_t i = 0; i < count; i++) {
+        const struct piece *piece = &cutting->pieces.items[i];
+
+        if (kept_keep(&cutting->kept, document, document->text + piece->begin, piece->size, NULL,
+                      err) < 0)
             return -1;
+    }
     return 0;
 }
 
@@ -356,7 +334,7 @@ static int cut_job(void *context, struct curate_job *job, struct bytes *result, 
     tally_put(&tally, result);
     bytes_put(result, cutting.outcomes, sizeof(cutting.outcomes));
     ngram_scratch_clear(&cutting.scratch);
-    free(cutting.pieces);
+    list_free(&cutting.pieces);
     return rc;
 }
 
@@ -369,27 +347,8 @@ static int finish(struct curate *engine, void *context, struct error *err)
     struct tally tally = {0};
     int64_t sums[OUTCOMES] = {0};
 
-    for (size_t i = 0; i < engine->plan.chunk_count; i++) {
-        struct bytes bytes;
-        struct kept_result kept;
-        struct tally part;
-        const void *data;
-        int64_t outcomes[OUTCOMES];
-
-        if (curate_result(engine, KEPT_PHASE, i, &bytes, err) < 0)
-            return -1;
-        kept_take(&kept, &bytes);
-        all.documents += kept.documents;
-        all.text_bytes += kept.text_bytes;
-        tally_take(&part, &bytes);
-        tally_add(&tally, &part);
-        data = bytes_take(&bytes, sizeof(outcomes));
-        if (data)
-            memcpy(outcomes, data, sizeof(outcomes));
-        for (int k = 0; data && k < OUTCOMES; k++)
-            sums[k] += outcomes[k];
-        bytes_clear(&bytes);
-    }
+    if (kept_sum(engine, &all, &tally, sums, OUTCOMES, err) < 0)
+        return -1;
     if (documents_check(engine, &tally, err) < 0 || kept_publish(engine, err) < 0)
         return -1;
     documents_warn(engine, &tally);
@@ -414,14 +373,9 @@ static int finish(struct curate *engine, void *context, struct error *err)
 static int body(struct curate *engine, void *context, struct error *err)
 {
     struct decontaminate *run = context;
-    struct curate_phase phase = {KEPT_PHASE, engine->plan.chunk_count, run, cut_job, NULL};
     int rc = run->config->spare > 0 ? spare_frequent(run, engine, err) : 0;
 
-    if (rc == 0)
-        rc = curate_phase(engine, &phase, err);
-    if (rc == 0)
-        rc = kept_join(engine, err);
-    return rc == 0 ? curate_finish(engine, finish, run, err) : rc;
+    return rc == 0 ? kept_run(engine, cut_job, finish, run, err) : rc;
 }
 
 int decontaminate_run(struct decontaminate_config *config, struct error *err)

@@ -3,6 +3,7 @@
 #include "dedup.h"
 #include "hash.h"
 #include "kept.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -36,8 +37,7 @@ static int hash_bands(struct hashing *hashing, const struct document *document, 
     const struct dedup_config *config = hashing->dedup->config;
     struct shingles *shingles = &hashing->shingles;
 
-    if (shingles_make(shingles, config->unit, config->ngram, document->text, document->size) < 0)
-        return error_set(err, "a document of %zu bytes: out of memory", document->size);
+    shingles_make(shingles, config->unit, config->ngram, document->text, document->size);
     if (shingles->count > 0) {
         minhash_minima(minhash, shingles->items, shingles->count, hashing->minima);
         for (size_t band = 0; band < minhash->bands; band++) {
@@ -69,9 +69,7 @@ static int begin_hashing(struct hashing *hashing, struct curate_job *job, struct
     hashing->spread = spread_create(job, hashing->dedup->buckets, err);
     if (!hashing->spread)
         return -1;
-    hashing->minima = malloc((hashing->dedup->minhash.count + 1) * sizeof(*hashing->minima));
-    if (!hashing->minima)
-        return error_set(err, "out of memory");
+    hashing->minima = xcalloc(hashing->dedup->minhash.count + 1, sizeof(*hashing->minima));
     if (hashing->dedup->config->jaccard > 0 && !hashing->dedup->config->exact) {
         hashing->sets = sets_create(job, err);
         return hashing->sets ? 0 : -1;
@@ -123,11 +121,10 @@ static size_t count_buckets(const struct curate *engine, const struct dedup_conf
 static int number_documents(struct dedup *dedup, struct error *err)
 {
     struct curate *engine = dedup->engine;
+    size_t chunks = engine->plan.chunk_count;
 
-    dedup->first = calloc(engine->plan.chunk_count + 2, sizeof(*dedup->first));
-    if (!dedup->first)
-        return error_set(err, "out of memory");
-    for (size_t i = 0; i < engine->plan.chunk_count; i++) {
+    dedup->first = xcalloc(chunks + 1, sizeof(*dedup->first));
+    for (size_t i = 0; i < chunks; i++) {
         struct bytes bytes;
         struct tally tally;
 
@@ -137,25 +134,9 @@ static int number_documents(struct dedup *dedup, struct error *err)
         bytes_clear(&bytes);
         dedup->first[i + 1] = dedup->first[i] + tally.documents;
     }
-    if (dedup->first[engine->plan.chunk_count] >= UINT32_MAX)
+    if (dedup->first[chunks] >= UINT32_MAX)
         return error_set(err, "%" PRId64 " documents are too many for one run; split the input",
-                         dedup->first[engine->plan.chunk_count]);
-    return 0;
-}
-
-int dedup_tally(struct dedup *dedup, struct tally *tally, struct error *err)
-{
-    memset(tally, 0, sizeof(*tally));
-    for (size_t i = 0; i < dedup->engine->plan.chunk_count; i++) {
-        struct bytes bytes;
-        struct tally part;
-
-        if (curate_result(dedup->engine, "hashes", i, &bytes, err) < 0)
-            return -1;
-        tally_take(&part, &bytes);
-        tally_add(tally, &part);
-        bytes_clear(&bytes);
-    }
+                         dedup->first[chunks]);
     return 0;
 }
 
@@ -222,7 +203,9 @@ static int write_job(void *context, struct curate_job *job, struct bytes *result
     if (rc == 0)
         rc = documents_each(job, job->number, &tally, write_document, &writing, err);
     free(writing.roots);
-    return kept_end(&writing.kept, rc, result, err);
+    rc = kept_end(&writing.kept, rc, result, err);
+    tally_put(&tally, result);
+    return rc;
 }
 
 struct dedup_ending {
@@ -236,22 +219,10 @@ static int finish(struct curate *engine, void *context, struct error *err)
     const struct dedup_config *config = ending->dedup.config;
     const struct dedup_counts *counts = &ending->counts;
     struct kept_result all = {0, 0, 0, 0};
-    struct tally tally;
+    struct tally tally = {0};
 
-    if (dedup_tally(&ending->dedup, &tally, err) < 0)
-        return -1;
-    for (size_t i = 0; i < engine->plan.chunk_count; i++) {
-        struct bytes bytes;
-        struct kept_result kept;
-
-        if (curate_result(engine, KEPT_PHASE, i, &bytes, err) < 0)
-            return -1;
-        kept_take(&kept, &bytes);
-        bytes_clear(&bytes);
-        all.documents += kept.documents;
-        all.text_bytes += kept.text_bytes;
-    }
-    if (documents_check(engine, &tally, err) < 0 || kept_publish(engine, err) < 0)
+    if (kept_sum(engine, &all, &tally, NULL, 0, err) < 0 ||
+        documents_check(engine, &tally, err) < 0 || kept_publish(engine, err) < 0)
         return -1;
     documents_warn(engine, &tally);
     printf("Done: %s\n", config->base.output);
@@ -277,16 +248,10 @@ static int finish(struct curate *engine, void *context, struct error *err)
 static int body(struct curate *engine, void *context, struct error *err)
 {
     struct dedup_ending ending = {.dedup = {.config = context, .engine = engine}};
-    struct curate_phase phase = {KEPT_PHASE, engine->plan.chunk_count, &ending.dedup, write_job,
-                                 NULL};
     int rc = dedup_find(&ending.dedup, &ending.counts, err);
 
     if (rc == 0)
-        rc = curate_phase(engine, &phase, err);
-    if (rc == 0)
-        rc = kept_join(engine, err);
-    if (rc == 0)
-        rc = curate_finish(engine, finish, &ending, err);
+        rc = kept_run(engine, write_job, finish, &ending, err);
     dedup_clear(&ending.dedup);
     return rc;
 }

@@ -44,9 +44,6 @@ struct dedup_counts {
 /* Run the phases hashes, pairs and clusters. Returns like curate_phase. */
 int dedup_find(struct dedup *dedup, struct dedup_counts *counts, struct error *err);
 
-/* The sum of what the phase 'hashes' read. */
-int dedup_tally(struct dedup *dedup, struct tally *tally, struct error *err);
-
 void dedup_clear(struct dedup *dedup);
 
 /* In cluster.c: the phases after 'hashes'. */

@@ -2,6 +2,7 @@
 /* The file format: little-endian numbers without alignment. Every value is checked before use. */
 #include "config.h"
 #include "fasttext_private.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -129,13 +130,11 @@ static int add_entry(struct fasttext *model, struct cursor *cursor)
     return 0;
 }
 
-static int index_words(struct fasttext *model)
+static void index_words(struct fasttext *model)
 {
     size_t size = fasttext_table_size(model->word_count);
 
-    model->slots = malloc(size * sizeof(*model->slots));
-    if (!model->slots)
-        return -1;
+    model->slots = xmalloc(size * sizeof(*model->slots));
     memset(model->slots, 0xFF, size * sizeof(*model->slots));
     model->slot_mask = (uint32_t)(size - 1);
     for (int32_t i = 0; i < model->word_count; i++) {
@@ -145,7 +144,6 @@ static int index_words(struct fasttext *model)
             at = (at + 1) & model->slot_mask;
         model->slots[at] = i;
     }
-    return 0;
 }
 
 static int read_pruning(struct fasttext *model, struct cursor *cursor, struct error *err)
@@ -158,9 +156,7 @@ static int read_pruning(struct fasttext *model, struct cursor *cursor, struct er
     if (model->pruned <= 0)
         return 0;
     size = fasttext_table_size(model->pruned);
-    model->kept = malloc(size * sizeof(*model->kept));
-    if (!model->kept)
-        return error_set(err, "out of memory");
+    model->kept = xmalloc(size * sizeof(*model->kept));
     memset(model->kept, 0xFF, size * sizeof(*model->kept));
     model->kept_mask = (uint32_t)(size - 1);
     for (int64_t i = 0; i < model->pruned; i++) {
@@ -189,17 +185,14 @@ static int read_dictionary(struct fasttext *model, struct cursor *cursor, struct
     if (cursor->failed || words < 0 || labels < 1 || size != (int64_t)words + labels ||
         size > (cursor->end - cursor->at) / 10)
         return error_set(err, "its dictionary is damaged; download it again");
-    model->words = calloc((size_t)size + 1, sizeof(*model->words));
-    model->labels = calloc((size_t)size + 1, sizeof(*model->labels));
-    if (!model->words || !model->labels)
-        return error_set(err, "out of memory");
+    model->words = xcalloc((size_t)size + 1, sizeof(*model->words));
+    model->labels = xcalloc((size_t)size + 1, sizeof(*model->labels));
     for (int32_t i = 0; i < size; i++)
         if (add_entry(model, cursor) < 0)
             return error_set(err, "entry %d of its dictionary is damaged; download it again", i);
     if (model->word_count != words || model->label_count != labels)
         return error_set(err, "its dictionary is damaged; download it again");
-    if (index_words(model) < 0)
-        return error_set(err, "out of memory");
+    index_words(model);
     return read_pruning(model, cursor, err);
 }
 
@@ -256,12 +249,8 @@ static int build_tree(struct fasttext *model)
 
     if (labels > INT32_MAX / 2)
         return -1;
-    counts = calloc((size_t)labels * 2, sizeof(*counts));
-    model->tree = calloc((size_t)labels, sizeof(*model->tree));
-    if (!counts || !model->tree) {
-        free(counts);
-        return -1;
-    }
+    counts = xcalloc((size_t)labels * 2, sizeof(*counts));
+    model->tree = xcalloc((size_t)labels, sizeof(*model->tree));
     for (int32_t i = 0; i < 2 * labels - 1; i++)
         counts[i] = i < labels ? model->labels[i].count : (int64_t)1e15;
     for (int32_t i = labels; i < 2 * labels - 1; i++) {
@@ -314,12 +303,8 @@ static int read_model(struct fasttext *model, struct error *err)
 
 struct fasttext *fasttext_open(const char *path, struct error *err)
 {
-    struct fasttext *model = calloc(1, sizeof(*model));
+    struct fasttext *model = xcalloc(1, sizeof(*model));
 
-    if (!model) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     if (file_read(path, largest_file, &model->file, err) < 0) {
         fasttext_close(model);
         return NULL;

@@ -15,7 +15,7 @@ struct fasttext;
 struct fasttext *fasttext_open(const char *path, struct error *err);
 void fasttext_close(struct fasttext *model);
 
-/* Per-thread buffers and caches. Returns NULL if out of memory. */
+/* Per-thread buffers and caches. */
 struct fasttext_scratch;
 struct fasttext_scratch *fasttext_scratch_create(const struct fasttext *model);
 void fasttext_scratch_destroy(struct fasttext_scratch *scratch);

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "fasttext_private.h"
 #include "hash.h"
+#include "base/core/list.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,31 +25,22 @@ struct fasttext_scratch {
     size_t cache_size; /* a power of two */
     float *cache_sums; /* 'dimension' numbers per entry */
     float *sum, *word, *scores;
-    int32_t *hashes; /* of the words of the text, for word n-grams */
-    size_t hash_count, hash_capacity;
-    int failed;
+    LIST(int32_t) hashes; /* of the words of the text, for word n-grams */
 };
 
 struct fasttext_scratch *fasttext_scratch_create(const struct fasttext *model)
 {
-    struct fasttext_scratch *scratch = calloc(1, sizeof(*scratch));
+    struct fasttext_scratch *scratch = xcalloc(1, sizeof(*scratch));
     size_t dimension = (size_t)model->dimension;
 
-    if (!scratch)
-        return NULL;
     scratch->cache_size = 16;
     while (scratch->cache_size * 2 * dimension * sizeof(float) <= CACHE_BYTES)
         scratch->cache_size *= 2;
-    scratch->cache = calloc(scratch->cache_size, sizeof(*scratch->cache));
-    scratch->cache_sums = malloc(scratch->cache_size * dimension * sizeof(float));
-    scratch->sum = malloc(dimension * sizeof(float));
-    scratch->word = malloc(dimension * sizeof(float));
-    scratch->scores = malloc(2 * (size_t)model->label_count * sizeof(float));
-    if (!scratch->cache || !scratch->cache_sums || !scratch->sum || !scratch->word ||
-        !scratch->scores) {
-        fasttext_scratch_destroy(scratch);
-        return NULL;
-    }
+    scratch->cache = xcalloc(scratch->cache_size, sizeof(*scratch->cache));
+    scratch->cache_sums = xmalloc(scratch->cache_size * dimension * sizeof(float));
+    scratch->sum = xmalloc(dimension * sizeof(float));
+    scratch->word = xmalloc(dimension * sizeof(float));
+    scratch->scores = xmalloc(2 * (size_t)model->label_count * sizeof(float));
     return scratch;
 }
 
@@ -61,7 +53,7 @@ void fasttext_scratch_destroy(struct fasttext_scratch *scratch)
     free(scratch->sum);
     free(scratch->word);
     free(scratch->scores);
-    free(scratch->hashes);
+    list_free(&scratch->hashes);
     free(scratch);
 }
 
@@ -238,35 +230,19 @@ static int32_t add_word(const struct fasttext *model, struct fasttext_scratch *s
     return vectors;
 }
 
-static void keep_hash(struct fasttext_scratch *scratch, uint32_t hash)
-{
-    if (scratch->hash_count == scratch->hash_capacity) {
-        size_t capacity = scratch->hash_capacity ? scratch->hash_capacity * 2 : 256;
-        int32_t *hashes = realloc(scratch->hashes, capacity * sizeof(*hashes));
-
-        if (!hashes) {
-            scratch->failed = 1;
-            return;
-        }
-        scratch->hashes = hashes;
-        scratch->hash_capacity = capacity;
-    }
-    scratch->hashes[scratch->hash_count++] = (int32_t)hash;
-}
-
 static int32_t add_word_ngrams(const struct fasttext *model, struct fasttext_scratch *scratch)
 {
     int32_t vectors = 0;
 
-    for (size_t i = 0; i < scratch->hash_count; i++) {
-        uint64_t hash = (uint64_t)(int64_t)scratch->hashes[i];
+    for (size_t i = 0; i < scratch->hashes.count; i++) {
+        uint64_t hash = (uint64_t)(int64_t)scratch->hashes.items[i];
 
         for (size_t j = i + 1;
-             j < scratch->hash_count && j < i + (size_t)model->word_ngrams && model->buckets > 0;
+             j < scratch->hashes.count && j < i + (size_t)model->word_ngrams && model->buckets > 0;
              j++) {
             int64_t row;
 
-            hash = hash * 116049371 + (uint64_t)(int64_t)scratch->hashes[j];
+            hash = hash * 116049371 + (uint64_t)(int64_t)scratch->hashes.items[j];
             row = ngram_row(model, (int32_t)(hash % (uint64_t)model->buckets));
             if (row >= 0) {
                 add_row(&model->input, row, scratch->sum);
@@ -290,7 +266,7 @@ static int32_t add_text(const struct fasttext *model, struct fasttext_scratch *s
     int32_t vectors = 0;
 
     memset(scratch->sum, 0, (size_t)model->dimension * sizeof(float));
-    scratch->hash_count = 0;
+    scratch->hashes.count = 0;
     for (size_t i = 0; i < size;) {
         size_t begin;
 
@@ -304,16 +280,16 @@ static int32_t add_text(const struct fasttext *model, struct fasttext_scratch *s
             continue;
         vectors += add_word(model, scratch, text + begin, i - begin);
         if (model->word_ngrams > 1)
-            keep_hash(scratch, fasttext_hash(text + begin, i - begin));
+            *list_add(&scratch->hashes) = (int32_t)fasttext_hash(text + begin, i - begin);
     }
     vectors += word_vectors(model, last, sizeof(last) - 1, 1, scratch->word);
     for (int32_t i = 0; i < model->dimension; i++)
         scratch->sum[i] += scratch->word[i];
     if (model->word_ngrams > 1) {
-        keep_hash(scratch, fasttext_hash(last, sizeof(last) - 1));
+        *list_add(&scratch->hashes) = (int32_t)fasttext_hash(last, sizeof(last) - 1);
         vectors += add_word_ngrams(model, scratch);
     }
-    return scratch->failed ? 0 : vectors;
+    return vectors;
 }
 
 static float sigmoid(float x)

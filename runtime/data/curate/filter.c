@@ -14,7 +14,7 @@ struct filter {
     struct fasttext *model;
 };
 
-/* Counts besides the tally and the kept documents. */
+/* Counts besides the tally and the kept documents, as kept_sum adds them up. */
 struct filter_counts {
     int64_t dropped[RULE_COUNT];
     int64_t lines[RULE_COUNT]; /* removed from documents */
@@ -67,15 +67,11 @@ static int each(void *context, const struct document *document, struct error *er
         if (!is_wanted(config, label, probability))
             return drop(filtering, document, RULE_LANGUAGE, extra, err);
     }
-    if (rules_apply(&config->rules, &filtering->rules, document->text, document->size, &verdict,
-                    err) < 0)
-        return -1;
-    if (verdict.rule >= 0)
+    rules_apply(&config->rules, &filtering->rules, document->text, document->size, &verdict);
+    if (verdict.rule != RULE_NONE)
         return drop(filtering, document, verdict.rule, NULL, err);
     if (pii_mask(&config->pii, verdict.text, verdict.size, &filtering->masked,
                  &filtering->counts.pii) > 0) {
-        if (filtering->masked.failed)
-            return error_set(err, "a document of %zu bytes: out of memory", document->size);
         verdict.text = filtering->masked.data;
         verdict.size = filtering->masked.size;
         verdict.edited = 1;
@@ -92,11 +88,8 @@ static int filter_job(void *context, struct curate_job *job, struct bytes *resul
     struct tally tally = {0};
     int rc = kept_begin(&filtering.kept, job, err);
 
-    if (rc == 0 && filtering.filter->model) {
+    if (filtering.filter->model)
         filtering.language = fasttext_scratch_create(filtering.filter->model);
-        if (!filtering.language)
-            rc = error_set(err, "out of memory");
-    }
     if (rc == 0)
         rc = documents_each(job, job->number, &tally, each, &filtering, err);
     rc = kept_end(&filtering.kept, rc, result, err);
@@ -109,18 +102,6 @@ static int filter_job(void *context, struct curate_job *job, struct bytes *resul
     fasttext_scratch_destroy(filtering.language);
     line_buffer_clear(&filtering.masked);
     return rc;
-}
-
-static void add_counts(struct filter_counts *sum, const struct filter_counts *counts)
-{
-    for (int i = 0; i < RULE_COUNT; i++) {
-        sum->dropped[i] += counts->dropped[i];
-        sum->lines[i] += counts->lines[i];
-    }
-    sum->citations += counts->citations;
-    sum->edited += counts->edited;
-    sum->pii.emails += counts->pii.emails;
-    sum->pii.addresses += counts->pii.addresses;
 }
 
 static void print_rule(int64_t count, int rule, const struct rules *rules)
@@ -167,28 +148,8 @@ static int finish(struct curate *engine, void *context, struct error *err)
     struct kept_result all = {0, 0, 0, 0};
     struct tally tally = {0};
 
-    for (size_t i = 0; i < engine->plan.chunk_count; i++) {
-        struct bytes bytes;
-        struct kept_result kept;
-        struct tally part;
-        const void *counts;
-
-        if (curate_result(engine, KEPT_PHASE, i, &bytes, err) < 0)
-            return -1;
-        kept_take(&kept, &bytes);
-        all.documents += kept.documents;
-        all.text_bytes += kept.text_bytes;
-        tally_take(&part, &bytes);
-        tally_add(&tally, &part);
-        counts = bytes_take(&bytes, sizeof(sum));
-        if (counts) {
-            struct filter_counts own;
-
-            memcpy(&own, counts, sizeof(own));
-            add_counts(&sum, &own);
-        }
-        bytes_clear(&bytes);
-    }
+    if (kept_sum(engine, &all, &tally, (int64_t *)&sum, sizeof(sum) / sizeof(int64_t), err) < 0)
+        return -1;
     if (documents_check(engine, &tally, err) < 0 || kept_publish(engine, err) < 0)
         return -1;
     documents_warn(engine, &tally);
@@ -201,12 +162,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
 
 static int body(struct curate *engine, void *context, struct error *err)
 {
-    struct curate_phase phase = {KEPT_PHASE, engine->plan.chunk_count, context, filter_job, NULL};
-    int rc = curate_phase(engine, &phase, err);
-
-    if (rc == 0)
-        rc = kept_join(engine, err);
-    return rc == 0 ? curate_finish(engine, finish, context, err) : rc;
+    return kept_run(engine, filter_job, finish, context, err);
 }
 
 /* A language that the model lacks would drop everything. */

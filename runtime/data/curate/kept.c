@@ -2,6 +2,7 @@
 #include "config.h"
 #include "kept.h"
 #include "lib/clock.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,8 +31,6 @@ int kept_begin(struct kept *kept, struct curate_job *job, struct error *err)
 static int put_line(struct lines *lines, struct line_buffer *line, struct error *err)
 {
     line_put(line, "\n", 1);
-    if (line->failed)
-        return error_set(err, "a line of %zu bytes: out of memory", line->size);
     return lines_put(lines, line->data, line->size, err);
 }
 
@@ -119,30 +118,63 @@ void kept_take(struct kept_result *kept, struct bytes *bytes)
     kept->text_bytes = (int64_t)bytes_take_u64(bytes);
 }
 
-int kept_join(struct curate *engine, struct error *err)
+static int join(struct curate *engine, struct error *err)
 {
     size_t count = engine->plan.chunk_count;
-    int64_t *sizes = calloc(2 * count + 1, sizeof(*sizes));
-    int rc = sizes ? 0 : error_set(err, "out of memory");
+    int64_t *sizes = xcalloc(2 * count + 1, sizeof(*sizes));
+    int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct bytes bytes;
         struct kept_result kept;
 
         rc = curate_result(engine, KEPT_PHASE, i, &bytes, err);
-        if (rc == 0) {
-            kept_take(&kept, &bytes);
-            sizes[i] = kept.out_size;
-            sizes[count + i] = kept.dropped_size;
-        }
+        if (rc < 0)
+            goto out;
+        kept_take(&kept, &bytes);
         bytes_clear(&bytes);
+        sizes[i] = kept.out_size;
+        sizes[count + i] = kept.dropped_size;
     }
-    if (rc == 0)
-        rc = parts_join(engine, KEPT_PHASE, "kept", count, sizes, "kept", err);
+    rc = parts_join(engine, KEPT_PHASE, "kept", count, sizes, "kept", err);
     if (rc == 0 && engine->config->keep_dropped)
         rc = parts_join(engine, KEPT_PHASE, "dropped", count, sizes + count, "dropped", err);
+out:
     free(sizes);
     return rc;
+}
+
+int kept_run(struct curate *engine, curate_job_function *job, curate_finish_function *finish,
+             void *context, struct error *err)
+{
+    struct curate_phase phase = {KEPT_PHASE, engine->plan.chunk_count, context, job, NULL};
+    int rc = curate_phase(engine, &phase, err);
+
+    if (rc == 0)
+        rc = join(engine, err);
+    return rc == 0 ? curate_finish(engine, finish, context, err) : rc;
+}
+
+int kept_sum(struct curate *engine, struct kept_result *sum, struct tally *tally, int64_t *counts,
+             size_t count, struct error *err)
+{
+    for (size_t i = 0; i < engine->plan.chunk_count; i++) {
+        struct bytes bytes;
+        struct kept_result kept;
+        struct tally part;
+
+        if (curate_result(engine, KEPT_PHASE, i, &bytes, err) < 0)
+            return -1;
+        kept_take(&kept, &bytes);
+        sum->documents += kept.documents;
+        sum->text_bytes += kept.text_bytes;
+        tally_take(&part, &bytes);
+        tally_add(tally, &part);
+        for (size_t k = 0; k < count; k++)
+            counts[k] += (int64_t)bytes_take_u64(&bytes);
+        bytes_clear(&bytes);
+    }
+    return 0;
 }
 
 int kept_publish(struct curate *engine, struct error *err)

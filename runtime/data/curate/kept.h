@@ -40,9 +40,14 @@ struct kept_result {
 };
 void kept_take(struct kept_result *kept, struct bytes *bytes);
 
-/* After the phase KEPT_PHASE, whose results begin with what kept_end has put: concatenate the files
- * of all chunks. Returns like curate_phase. */
-int kept_join(struct curate *engine, struct error *err);
+/* Run the phase KEPT_PHASE, whose results begin with what kept_end has put, concatenate the files
+ * of all chunks, and finish. Returns like curate_phase. */
+int kept_run(struct curate *engine, curate_job_function *job, curate_finish_function *finish,
+             void *context, struct error *err);
+
+/* Add up the results of KEPT_PHASE: what kept_end has put, a tally and 'count' 64-bit counts. */
+int kept_sum(struct curate *engine, struct kept_result *sum, struct tally *tally, int64_t *counts,
+             size_t count, struct error *err);
 
 /* Called in curate_finish: rename the files to their final names. */
 int kept_publish(struct curate *engine, struct error *err);

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "lines.h"
 #include "data/preprocess/disk.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,44 +61,33 @@ int lines_codec(const char *path, struct error *err)
 
 struct lines *lines_create(struct curate_job *job, const char *name, int packed, struct error *err)
 {
-    struct lines *lines = calloc(1, sizeof(*lines));
+    struct lines *lines = xcalloc(1, sizeof(*lines));
 
-    if (!lines) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     lines->fd = -1;
     lines->packed = packed;
     lines->capacity = packed ? FRAME : PLAIN;
-    lines->data = malloc(lines->capacity);
+    lines->data = xmalloc(lines->capacity);
 #ifdef HAVE_ZSTD
     if (packed) {
         lines->frame_capacity = ZSTD_compressBound(lines->capacity);
-        lines->frame = malloc(lines->frame_capacity);
+        lines->frame = xmalloc(lines->frame_capacity);
         lines->context = ZSTD_createCCtx();
     }
-    if (packed && (!lines->frame || !lines->context)) {
-        free(lines->data);
-        lines->data = NULL;
+    if (packed && !lines->context) {
+        error_set(err, "zstd: out of memory");
+        goto fail;
     }
 #endif
-    if (!lines->data) {
-        error_set(err, "out of memory");
-        lines_abandon(lines);
-        return NULL;
-    }
     if (curate_draft(job, name, lines->draft, err) < 0 ||
-        curate_path(job->engine, job->phase, name, job->number, lines->path, err) < 0) {
-        lines_abandon(lines);
-        return NULL;
-    }
+        curate_path(job->engine, job->phase, name, job->number, lines->path, err) < 0)
+        goto fail;
     lines->fd = open(lines->draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (lines->fd < 0) {
-        error_set_errno(err, errno, "cannot create %s", lines->draft);
-        lines_abandon(lines);
-        return NULL;
-    }
-    return lines;
+    if (lines->fd >= 0)
+        return lines;
+    error_set_errno(err, errno, "cannot create %s", lines->draft);
+fail:
+    lines_abandon(lines);
+    return NULL;
 }
 
 static int write_out(struct lines *lines, const void *data, size_t size, struct error *err)

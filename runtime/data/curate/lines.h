@@ -35,7 +35,6 @@ void lines_abandon(struct lines *lines);
 struct line_buffer {
     char *data;
     size_t size, capacity;
-    int failed;
 };
 void line_put(struct line_buffer *line, const void *data, size_t size);
 void line_put_word(struct line_buffer *line, const char *word);

@@ -8,6 +8,7 @@
 #include "base/core/storage.h"
 #include "data/dataset/indexed.h"
 #include "base/core/log.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -158,20 +159,17 @@ static int open_parts(struct merge *merge, struct error *err)
     return 0;
 }
 
-static int list_pieces(struct merge *merge, struct error *err)
+static void list_pieces(struct merge *merge)
 {
     size_t at = 0;
 
-    merge->owners = calloc(merge->pieces + 1, sizeof(*merge->owners));
-    merge->places = calloc(merge->pieces + 1, sizeof(*merge->places));
-    if (!merge->owners || !merge->places)
-        return error_set(err, "out of memory");
+    merge->owners = xcalloc(merge->pieces + 1, sizeof(*merge->owners));
+    merge->places = xcalloc(merge->pieces + 1, sizeof(*merge->places));
     for (size_t i = 0; i < merge->config->count; i++)
         for (int64_t place = 0; place < merge->parts[i].info.bin_size; place += PIECE) {
             merge->owners[at] = i;
             merge->places[at++] = place;
         }
-    return 0;
 }
 
 static int open_made(const struct merge *merge, int which, struct error *err)
@@ -199,14 +197,13 @@ static int bin_job(void *context, struct curate_job *job, struct bytes *result, 
     const struct merge *merge = context;
     const struct part *part = &merge->parts[merge->owners[job->number]];
     int64_t begin = merge->places[job->number], end = begin + PIECE;
-    char *buffer = malloc(BUFFER);
-    int from = open(part->bin, O_RDONLY | O_CLOEXEC), to = -1, rc;
+    char *buffer = xmalloc(BUFFER);
+    int from = open(part->bin, O_RDONLY | O_CLOEXEC), to = -1, rc = 0;
 
     bytes_put_u64(result, 1);
     if (end > part->info.bin_size)
         end = part->info.bin_size;
-    rc = buffer ? 0 : error_set(err, "out of memory");
-    if (rc == 0 && from < 0)
+    if (from < 0)
         rc = error_set_errno(err, errno, "cannot open %s", part->bin);
     if (rc == 0) {
         to = open_made(merge, 0, err);
@@ -323,9 +320,9 @@ static int idx_job(void *context, struct curate_job *job, struct bytes *result, 
 {
     const struct merge *merge = context;
     struct part *part = &merge->parts[job->number];
-    int32_t *lengths = malloc(ENTRIES * sizeof(*lengths));
-    int64_t *numbers = malloc(ENTRIES * sizeof(*numbers));
-    int fd = lengths && numbers ? open_made(merge, 1, err) : error_set(err, "out of memory");
+    int32_t *lengths = xcalloc(ENTRIES, sizeof(*lengths));
+    int64_t *numbers = xcalloc(ENTRIES, sizeof(*numbers));
+    int fd = open_made(merge, 1, err);
     int rc = fd < 0 ? -1 : 0;
 
     if (rc == 0 && job->number == 0)
@@ -403,9 +400,7 @@ int merge_run(struct merge_config *config, struct error *err)
     struct bytes identity = {0};
     int rc = 0;
 
-    merge.parts = calloc(config->count + 1, sizeof(*merge.parts));
-    if (!merge.parts)
-        return error_set(err, "out of memory");
+    merge.parts = xcalloc(config->count + 1, sizeof(*merge.parts));
     for (int i = 0; i < 3 && rc == 0; i++)
         rc = disk_path(merge.paths[i], err, "%s.%s", config->base.output, endings[i]);
     config->base.outputs[0] = merge.paths[0];
@@ -414,8 +409,7 @@ int merge_run(struct merge_config *config, struct error *err)
         rc = open_parts(&merge, err);
     if (rc == 0)
         rc = join_identities(&merge, err);
-    if (rc == 0)
-        rc = list_pieces(&merge, err);
+    list_pieces(&merge);
     for (size_t i = 0; i < config->count && rc == 0; i++) {
         bytes_put_text(&identity, config->prefixes[i]);
         bytes_put_u64(&identity, (uint64_t)merge.parts[i].info.idx_time);

@@ -3,8 +3,8 @@
 #include "minhash.h"
 #include "hash.h"
 #include "base/core/rng.h"
+#include "base/core/xmalloc.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,10 +54,8 @@ int minhash_init(struct minhash *minhash, size_t bands, size_t rows, uint64_t se
     minhash->bands = bands;
     minhash->rows = rows;
     minhash->count = (bands * rows + MINHASH_LANES - 1) / MINHASH_LANES * MINHASH_LANES;
-    minhash->a = malloc(minhash->count * sizeof(*minhash->a));
-    minhash->b = malloc(minhash->count * sizeof(*minhash->b));
-    if (!minhash->a || !minhash->b)
-        return error_set(err, "%zu hash functions: out of memory", minhash->count);
+    minhash->a = xcalloc(minhash->count, sizeof(*minhash->a));
+    minhash->b = xcalloc(minhash->count, sizeof(*minhash->b));
     for (size_t i = 0; i < minhash->count; i++) {
         uint64_t bits = rng_bits(seed, RNG_CURATE, 0, i);
 
@@ -84,9 +82,4 @@ void minhash_minima(const struct minhash *minhash, const uint32_t *shingles, siz
 uint64_t minhash_band(const struct minhash *minhash, const uint32_t *minima, size_t band)
 {
     return hash_bytes(minima + band * minhash->rows, minhash->rows * sizeof(*minima), band);
-}
-
-double minhash_probability(size_t bands, size_t rows, double similarity)
-{
-    return 1 - pow(1 - pow(similarity, (double)rows), (double)bands);
 }

@@ -37,9 +37,6 @@ void minhash_minima(const struct minhash *minhash, const uint32_t *shingles, siz
 /* The hash of band 'band'. */
 uint64_t minhash_band(const struct minhash *minhash, const uint32_t *minima, size_t band);
 
-/* How often two sets of Jaccard similarity s have a band in common. */
-double minhash_probability(size_t bands, size_t rows, double similarity);
-
 /* Private: the inner loop, compiled three times. */
 void minhash_lower_plain(const struct minhash *minhash, const uint32_t *shingles, size_t count,
                          uint32_t *minima);

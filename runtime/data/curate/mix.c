@@ -5,6 +5,7 @@
 #include "lines.h"
 #include "base/core/rng.h"
 #include "sections.h"
+#include "base/core/list.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,9 +19,7 @@ static int find_sources(struct mix *mix, struct error *err)
     const struct curate_config *config = mix->engine->config;
     size_t at = 0, total = mix->engine->plan.files.count;
 
-    mix->source_of = calloc(total + 1, sizeof(*mix->source_of));
-    if (!mix->source_of)
-        return error_set(err, "out of memory");
+    mix->source_of = xcalloc(total + 1, sizeof(*mix->source_of));
     for (size_t i = 0; i < mix->count; i++) {
         struct corpus_files files = {.items = NULL};
         int rc = corpus_files_find(&files, &config->inputs[i], 1, config->output, err);
@@ -68,9 +67,7 @@ static int count_job(void *context, struct curate_job *job, struct bytes *result
     int64_t size;
     int rc = 0;
 
-    counting.counts = calloc(mix->count + 1, sizeof(*counting.counts));
-    if (!counting.counts)
-        return error_set(err, "out of memory");
+    counting.counts = xcalloc(mix->count + 1, sizeof(*counting.counts));
     if (mix->config->weights || mix->config->epochs) {
         counting.sizes = lines_create(job, "sizes", 0, err);
         rc = counting.sizes ? 0 : -1;
@@ -91,9 +88,7 @@ static int add_counts(struct mix *mix, struct error *err)
 {
     size_t chunks = mix->engine->plan.chunk_count, sources = mix->count;
 
-    mix->before = calloc(chunks * sources + 1, sizeof(*mix->before));
-    if (!mix->before)
-        return error_set(err, "out of memory");
+    mix->before = xcalloc(chunks * sources + 1, sizeof(*mix->before));
     for (size_t i = 0; i < chunks; i++) {
         struct bytes bytes;
         struct tally tally;
@@ -215,9 +210,7 @@ static int scatter_job(void *context, struct curate_job *job, struct bytes *resu
     struct tally tally = {0};
     int rc = 0;
 
-    scattering.next = malloc((sources + 1) * sizeof(*scattering.next));
-    if (!scattering.next)
-        return error_set(err, "out of memory");
+    scattering.next = xcalloc(sources + 1, sizeof(*scattering.next));
     memcpy(scattering.next, scattering.mix->before + job->number * sources,
            sources * sizeof(*scattering.next));
     scattering.scatter = scatter_create(job, scattering.mix->buckets, err);
@@ -255,32 +248,23 @@ static int by_key(const void *a, const void *b)
  * damaged. */
 static unsigned char **index_lines(const struct bytes *bytes, size_t *count)
 {
-    unsigned char **items = NULL;
-    size_t at = 0, capacity = 0;
+    LIST(unsigned char *) lines = {0};
+    size_t at = 0;
 
-    *count = 0;
+    list_reserve(&lines, 1); /* not NULL if empty */
     while (bytes->size - at >= sizeof(struct scatter_entry)) {
         struct scatter_entry entry;
 
         memcpy(&entry, bytes->data + at, sizeof(entry));
         if (entry.size > bytes->size - at - sizeof(entry))
             break;
-        if (*count >= capacity) {
-            unsigned char **grown =
-                realloc(items, (capacity ? capacity * 2 : 1024) * sizeof(*grown));
-
-            if (!grown)
-                break;
-            items = grown;
-            capacity = capacity ? capacity * 2 : 1024;
-        }
-        items[(*count)++] = bytes->data + at;
+        *list_add(&lines) = bytes->data + at;
         at += sizeof(entry) + entry.size;
     }
-    if (at == bytes->size && items)
-        return items;
-    free(items);
-    return at == bytes->size ? calloc(1, sizeof(*items)) : NULL;
+    *count = lines.count;
+    if (at < bytes->size)
+        list_free(&lines);
+    return lines.items;
 }
 
 static int write_lines(struct lines *out, unsigned char *const *items, size_t count,
@@ -315,8 +299,8 @@ static int write_job(void *context, struct curate_job *job, struct bytes *result
         items = index_lines(&bytes, &count);
         if (!items) {
             error_set(err,
-                      "bucket %zu of the work directory is damaged (remove the directory and run "
-                      "again), or out of memory",
+                      "bucket %zu of the work directory is damaged; remove the directory and run "
+                      "again",
                       job->number);
             rc = error_append(err, "; raise the memory limit of the job (sbatch --mem)");
         }
@@ -338,8 +322,8 @@ static int write_job(void *context, struct curate_job *job, struct bytes *result
 
 static int join_buckets(struct mix *mix, struct error *err)
 {
-    int64_t *sizes = calloc(mix->buckets + 1, sizeof(*sizes));
-    int rc = sizes ? 0 : error_set(err, "out of memory");
+    int64_t *sizes = xcalloc(mix->buckets + 1, sizeof(*sizes));
+    int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < mix->buckets; i++) {
         struct bytes bytes;
@@ -400,8 +384,8 @@ static int body(struct curate *engine, void *context, struct error *err)
     struct curate_phase write = {"write", 0, &mix, write_job, NULL};
     int rc;
 
-    mix.sources = calloc(mix.count + 1, sizeof(*mix.sources));
-    rc = mix.sources ? find_sources(&mix, err) : error_set(err, "out of memory");
+    mix.sources = xcalloc(mix.count + 1, sizeof(*mix.sources));
+    rc = find_sources(&mix, err);
     if (rc == 0)
         rc = curate_phase(engine, &count, err);
     if (rc == 0 && (add_counts(&mix, err) < 0 || documents_check(engine, &mix.tally, err) < 0 ||

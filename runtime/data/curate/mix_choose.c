@@ -4,6 +4,7 @@
 #include "mix.h"
 #include "data/preprocess/disk.h"
 #include "base/core/rng.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -146,9 +147,8 @@ int mix_choose(void *context, struct curate_job *job, struct bytes *result, stru
     source.taken.documents = source.copies * source.all.documents;
     source.taken.bytes = source.copies * source.all.bytes;
     if (rest > 0) {
-        choosing.bins = calloc(BINS, sizeof(*choosing.bins));
-        rc = choosing.bins ? take_rest(&choosing, rest, &source, err)
-                           : error_set(err, "out of memory");
+        choosing.bins = xcalloc(BINS, sizeof(*choosing.bins));
+        rc = take_rest(&choosing, rest, &source, err);
     }
     bytes_put_u64(result, source.limit);
     bytes_put(result, &source.taken, sizeof(source.taken));

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "ngrams.h"
 #include "hash.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,32 +32,22 @@ void ngram_scratch_clear(struct ngram_scratch *scratch)
 }
 
 /* Find the words and the prefix sums that give the hash of any n-gram. */
-static int look(const struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
-                size_t size)
+static void look(const struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
+                 size_t size)
 {
     if (scratch->folded_capacity < size + 1) {
-        char *folded = realloc(scratch->folded, 2 * size + 1);
-
-        if (!folded)
-            return -1;
-        scratch->folded = folded;
         scratch->folded_capacity = 2 * size + 1;
+        scratch->folded = xrealloc(scratch->folded, scratch->folded_capacity, 1);
     }
     wordlist_fold(text, size, scratch->folded);
-    if (wordlist_find(&scratch->words, scratch->folded, size, ngrams->mode) < 0)
-        return -1;
+    wordlist_find(&scratch->words, scratch->folded, size, ngrams->mode);
     if (scratch->sums_capacity < scratch->words.count + 1) {
-        uint64_t *sums = realloc(scratch->sums, (2 * scratch->words.count + 1) * sizeof(*sums));
-
-        if (!sums)
-            return -1;
-        scratch->sums = sums;
         scratch->sums_capacity = 2 * scratch->words.count + 1;
+        scratch->sums = xrealloc(scratch->sums, scratch->sums_capacity, sizeof(*scratch->sums));
     }
     scratch->sums[0] = 0;
     for (size_t i = 0; i < scratch->words.count; i++)
         scratch->sums[i + 1] = scratch->sums[i] * HASH_A + scratch->words.items[i].hash;
-    return 0;
 }
 
 static uint64_t power_of(size_t n)
@@ -84,40 +75,31 @@ static uint32_t find_key(const struct ngrams *ngrams, uint64_t key, size_t *slot
     return ngrams->slots[at];
 }
 
-static int grow(struct ngrams *ngrams)
-{
-    size_t capacity = ngrams->capacity ? ngrams->capacity * 2 : 1024, slot;
-    uint64_t *keys = realloc(ngrams->keys, capacity * sizeof(*keys));
-    uint32_t *slots = calloc(capacity * 4, sizeof(*slots));
-
-    if (keys)
-        ngrams->keys = keys;
-    if (!keys || !slots || capacity > UINT32_MAX / 4) {
-        free(slots);
-        return -1;
-    }
-    free(ngrams->slots);
-    ngrams->slots = slots;
-    ngrams->mask = capacity * 4 - 1;
-    ngrams->capacity = capacity;
-    for (size_t i = 0; i < ngrams->count; i++) {
-        find_key(ngrams, keys[i], &slot);
-        slots[slot] = (uint32_t)i + 1;
-    }
-    return 0;
-}
-
-static int add_key(struct ngrams *ngrams, uint64_t key)
+static void grow(struct ngrams *ngrams)
 {
     size_t slot;
 
-    if (ngrams->count == ngrams->capacity && grow(ngrams) < 0)
-        return -1;
+    ngrams->capacity = ngrams->capacity ? ngrams->capacity * 2 : 1024;
+    ngrams->keys = xrealloc(ngrams->keys, ngrams->capacity, sizeof(*ngrams->keys));
+    free(ngrams->slots);
+    ngrams->slots = xcalloc(ngrams->capacity * 4, sizeof(*ngrams->slots));
+    ngrams->mask = ngrams->capacity * 4 - 1;
+    for (size_t i = 0; i < ngrams->count; i++) {
+        find_key(ngrams, ngrams->keys[i], &slot);
+        ngrams->slots[slot] = (uint32_t)i + 1;
+    }
+}
+
+static void add_key(struct ngrams *ngrams, uint64_t key)
+{
+    size_t slot;
+
+    if (ngrams->count == ngrams->capacity)
+        grow(ngrams);
     if (find_key(ngrams, key, &slot) > 0)
-        return 0;
+        return;
     ngrams->keys[ngrams->count] = key;
     ngrams->slots[slot] = (uint32_t)++ngrams->count;
-    return 0;
 }
 
 static void note_length(struct ngrams *ngrams, size_t length)
@@ -134,65 +116,62 @@ static void note_length(struct ngrams *ngrams, size_t length)
     ngrams->length_count++;
 }
 
-int ngrams_add(struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text, size_t size)
+void ngrams_add(struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text, size_t size)
 {
     size_t n = ngrams->longest, count;
     uint64_t power = power_of(n);
 
-    if (look(ngrams, scratch, text, size) < 0)
-        return -1;
+    look(ngrams, scratch, text, size);
     count = scratch->words.count;
     if (count < ngrams->least)
-        return 0;
+        return;
     if (count < n) {
         note_length(ngrams, count);
-        return add_key(ngrams, key_at(scratch, 0, count, power_of(count)));
+        add_key(ngrams, key_at(scratch, 0, count, power_of(count)));
+        return;
     }
     for (size_t i = 0; i + n <= count; i++)
-        if (add_key(ngrams, key_at(scratch, i, n, power)) < 0)
-            return -1;
-    return 0;
+        add_key(ngrams, key_at(scratch, i, n, power));
 }
 
-static int try_at(const struct ngrams *ngrams, const struct ngram_scratch *scratch, size_t at,
-                  size_t n, uint64_t power, struct ngram_match *match)
+static bool try_at(const struct ngrams *ngrams, const struct ngram_scratch *scratch, size_t at,
+                   size_t n, uint64_t power, struct ngram_match *match)
 {
     size_t slot;
     uint32_t key = find_key(ngrams, key_at(scratch, at, n, power), &slot);
 
     if (key == 0 || (ngrams->spared && ngrams->spared[key - 1]))
-        return 0;
+        return false;
     *match = (struct ngram_match){key - 1, scratch->words.items[at].begin, at, n, n - 1};
     for (size_t i = 0; i < n; i++)
         match->chars += scratch->words.items[at + i].chars;
-    return 1;
+    return true;
 }
 
 /* At each word tries the longest n-gram first, then the shorter ones. Shorter ones that begin
  * within the last longest n-gram are tried at the end, by length. */
-int ngrams_find(const struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
-                size_t size, struct ngram_match *match)
+bool ngrams_find(const struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
+                 size_t size, struct ngram_match *match)
 {
     size_t n = ngrams->longest, count;
     uint64_t power = power_of(n), powers[NGRAM_MOST];
 
     if (ngrams->count == 0)
-        return 0;
-    if (look(ngrams, scratch, text, size) < 0)
-        return -1;
+        return false;
+    look(ngrams, scratch, text, size);
     count = scratch->words.count;
     for (size_t k = 0; k < ngrams->length_count; k++)
         powers[k] = power_of(ngrams->lengths[k]);
     for (size_t i = 0; i + n <= count; i++) {
         if (try_at(ngrams, scratch, i, n, power, match))
-            return 1;
+            return true;
         for (size_t k = 0; k < ngrams->length_count; k++)
             if (try_at(ngrams, scratch, i, ngrams->lengths[k], powers[k], match))
-                return 1;
+                return true;
     }
     for (size_t k = 0; count > n && k < ngrams->length_count; k++)
         for (size_t i = count - n; i + ngrams->lengths[k] <= count; i++)
             if (try_at(ngrams, scratch, i, ngrams->lengths[k], powers[k], match))
-                return 1;
-    return 0;
+                return true;
+    return false;
 }

@@ -3,6 +3,7 @@
 #ifndef MEGATRON_CURATE_NGRAMS_H
 #define MEGATRON_CURATE_NGRAMS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "wordlist.h"
@@ -34,8 +35,9 @@ struct ngram_scratch {
 };
 void ngram_scratch_clear(struct ngram_scratch *scratch);
 
-/* Add the n-grams of a text of a test set. Returns 0, or -1 if out of memory. */
-int ngrams_add(struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text, size_t size);
+/* Add the n-grams of a text of a test set. */
+void ngrams_add(struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
+                size_t size);
 
 /* An occurrence of an n-gram of the set. */
 struct ngram_match {
@@ -45,8 +47,8 @@ struct ngram_match {
     size_t chars;       /* characters of its words, joined by single spaces */
 };
 
-/* Find the first match. Returns 1, 0, or -1 if out of memory. */
-int ngrams_find(const struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
-                size_t size, struct ngram_match *match);
+/* Find the first match. */
+bool ngrams_find(const struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
+                 size_t size, struct ngram_match *match);
 
 #endif

@@ -57,14 +57,11 @@ static void tell_flaw(void *context, const char *sentence)
     add_sentence(&((struct paging *)context)->flaws, sentence);
 }
 
-static int put_sentences(struct bytes *result, struct sentences *sentences, struct error *err)
+static void put_sentences(struct bytes *result, struct sentences *sentences)
 {
-    int failed = sentences->text.failed;
-
     bytes_put_u64(result, sentences->count);
     bytes_put(result, sentences->text.data, sentences->text.size);
     bytes_clear(&sentences->text);
-    return failed ? error_set(err, "out of memory") : 0;
 }
 
 static int pages_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
@@ -91,12 +88,9 @@ static int pages_job(void *context, struct curate_job *job, struct bytes *result
         rc = wiki_lines_read(&lines, &counts, err);
     rc = kept_end(&paging.kept, rc, result, err);
     bytes_put(result, &counts, sizeof(counts));
-    if (put_sentences(result, &paging.warnings, rc < 0 ? NULL : err) < 0)
-        rc = -1;
-    if (put_sentences(result, &paging.unclosed, rc < 0 ? NULL : err) < 0)
-        rc = -1;
-    if (put_sentences(result, &paging.flaws, rc < 0 ? NULL : err) < 0)
-        rc = -1;
+    put_sentences(result, &paging.warnings);
+    put_sentences(result, &paging.unclosed);
+    put_sentences(result, &paging.flaws);
     return rc;
 }
 
@@ -184,12 +178,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
 
 static int body(struct curate *engine, void *context, struct error *err)
 {
-    struct curate_phase phase = {KEPT_PHASE, engine->plan.chunk_count, context, pages_job, NULL};
-    int rc = curate_phase(engine, &phase, err);
-
-    if (rc == 0)
-        rc = kept_join(engine, err);
-    return rc == 0 ? curate_finish(engine, finish, context, err) : rc;
+    return kept_run(engine, pages_job, finish, context, err);
 }
 
 int pages_run(struct pages_config *config, struct error *err)

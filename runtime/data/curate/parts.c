@@ -5,6 +5,7 @@
 #include "lines.h"
 #include "data/preprocess/disk.h"
 #include "lib/file.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,9 +28,9 @@ struct join {
 static int copy_bytes(int from, int to, int64_t place, int64_t size, struct curate_job *job,
                       const char *source, const char *target, struct error *err)
 {
-    char *buffer = malloc(COPY_SIZE);
+    char *buffer = xmalloc(COPY_SIZE);
     int64_t at = 0;
-    int rc = buffer ? 0 : error_set(err, "out of memory");
+    int rc = 0;
 
     while (rc == 0 && at < size) {
         size_t part = size - at < COPY_SIZE ? (size_t)(size - at) : COPY_SIZE;
@@ -97,11 +98,9 @@ int parts_join(struct curate *engine, const char *phase, const char *name, size_
     struct join join = {engine, phase, name, sizes, NULL, "", count};
     char title[64];
     struct curate_phase jobs = {title, count > 0 ? count : 1, &join, join_job, join_after};
-    int64_t *places = calloc(count + 1, sizeof(*places));
+    int64_t *places = xcalloc(count + 1, sizeof(*places));
     int rc;
 
-    if (!places)
-        return error_set(err, "out of memory");
     for (size_t i = 0; i < count; i++)
         places[i + 1] = places[i] + sizes[i];
     join.places = places;

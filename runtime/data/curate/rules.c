@@ -2,6 +2,7 @@
 #include "config.h"
 #include "rules.h"
 #include "lib/parse.h"
+#include "base/core/xmalloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,19 +112,15 @@ int rules_set(struct rules *rules, const char *word, struct error *err)
     return error_append(err, "; `megatron data filter --list-rules` lists all rules");
 }
 
-int counters_reset(struct counters *counters, size_t count)
+void counters_reset(struct counters *counters, size_t count)
 {
     size_t wanted = 1024;
 
     while (wanted < 2 * count)
         wanted *= 2;
     if (wanted > counters->mask + 1 || !counters->items) {
-        struct counter *items = calloc(wanted, sizeof(*items));
-
-        if (!items)
-            return -1;
         free(counters->items);
-        counters->items = items;
+        counters->items = xcalloc(wanted, sizeof(*counters->items));
         counters->mask = wanted - 1;
         counters->shift = 64 - __builtin_ctzll(wanted);
         counters->stamp = 0;
@@ -132,7 +129,6 @@ int counters_reset(struct counters *counters, size_t count)
         memset(counters->items, 0, (counters->mask + 1) * sizeof(*counters->items));
         counters->stamp = 1;
     }
-    return 0;
 }
 
 void rule_scratch_clear(struct rule_scratch *scratch)
@@ -153,34 +149,29 @@ static int group_on(const struct rules *rules, int first, int last)
     return 0;
 }
 
-int rules_apply(const struct rules *rules, struct rule_scratch *scratch, const char *text,
-                size_t size, struct verdict *verdict, struct error *err)
+void rules_apply(const struct rules *rules, struct rule_scratch *scratch, const char *text,
+                 size_t size, struct verdict *verdict)
 {
-    int rule = -1;
+    int rule = RULE_NONE;
 
-    *verdict = (struct verdict){-1, text, size, 0};
-    if (wordlist_find(&scratch->words, text, size, WORDS_ALL) < 0)
-        return error_set(err, "the words of a document of %zu bytes: out of memory", size);
+    *verdict = (struct verdict){RULE_NONE, text, size, 0};
+    wordlist_find(&scratch->words, text, size, WORDS_ALL);
     if (scratch->words.count == 0) {
         verdict->rule = RULE_EMPTY;
-        return 0;
+        return;
     }
     if (group_on(rules, RULE_REPEATED_PARAGRAPHS, RULE_REPEATED_10_GRAMS))
         rule = rules_repetition(rules, scratch, text, size);
-    if (rule == -1 && group_on(rules, RULE_MIN_WORDS, RULE_STOP_WORDS))
+    if (rule == RULE_NONE && group_on(rules, RULE_MIN_WORDS, RULE_STOP_WORDS))
         rule = rules_quality(rules, scratch, text, size);
-    if (rule == -1 && group_on(rules, RULE_C4_LINE_END, RULE_C4_SENTENCES)) {
+    if (rule == RULE_NONE && group_on(rules, RULE_C4_LINE_END, RULE_C4_SENTENCES)) {
         rule = rules_c4(rules, scratch, text, size, verdict);
-        if (rule == -1 && verdict->edited &&
-            wordlist_find(&scratch->words, verdict->text, verdict->size, WORDS_ALL) < 0)
-            rule = -2;
-        if (rule == -1 && scratch->words.count == 0)
+        if (rule == RULE_NONE && verdict->edited)
+            wordlist_find(&scratch->words, verdict->text, verdict->size, WORDS_ALL);
+        if (rule == RULE_NONE && scratch->words.count == 0)
             rule = RULE_EMPTY;
     }
-    if (rule == -1 && group_on(rules, RULE_FINEWEB_LINE_END, RULE_FINEWEB_NEWLINES))
+    if (rule == RULE_NONE && group_on(rules, RULE_FINEWEB_LINE_END, RULE_FINEWEB_NEWLINES))
         rule = rules_fineweb(rules, scratch, verdict->text, verdict->size);
-    if (rule == -2)
-        return error_set(err, "the rules on a document of %zu bytes: out of memory", size);
     verdict->rule = rule;
-    return 0;
 }

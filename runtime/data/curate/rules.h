@@ -12,6 +12,7 @@
 #include "wordlist.h"
 
 enum rule {
+    RULE_NONE = -1,
     RULE_LANGUAGE, /* decided by the caller, who has the model */
     RULE_EMPTY,
     RULE_REPEATED_PARAGRAPHS,
@@ -88,8 +89,8 @@ struct counters {
     uint32_t stamp;
 };
 
-/* Clear it and make room for 'count' keys. Returns 0 or -1. */
-int counters_reset(struct counters *counters, size_t count);
+/* Clear it and make room for 'count' keys. */
+void counters_reset(struct counters *counters, size_t count);
 
 static inline struct counter *counters_at(struct counters *counters, uint64_t key)
 {
@@ -121,17 +122,17 @@ struct rule_scratch {
 void rule_scratch_clear(struct rule_scratch *scratch);
 
 struct verdict {
-    int rule;         /* the rule that the text violates; -1: none */
+    int rule;         /* the rule that the text violates, or RULE_NONE */
     const char *text; /* what is left, in the scratch buffer or the text itself */
     size_t size;
     int edited;
 };
 
-/* Apply the rules to a text. Returns 0, or -1 if out of memory. */
-int rules_apply(const struct rules *rules, struct rule_scratch *scratch, const char *text,
-                size_t size, struct verdict *verdict, struct error *err);
+/* Apply the rules to a text. */
+void rules_apply(const struct rules *rules, struct rule_scratch *scratch, const char *text,
+                 size_t size, struct verdict *verdict);
 
-/* Private: the groups. Each returns the violated rule, -1 if there is none, or -2 if out of memory.
+/* Private: the groups. Each returns the violated rule, or RULE_NONE.
  * The words of 'scratch' are those of the text. */
 int rules_repetition(const struct rules *rules, struct rule_scratch *scratch, const char *text,
                      size_t size);

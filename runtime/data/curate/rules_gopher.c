@@ -2,6 +2,7 @@
 /* Gopher's rules for repetition and quality. */
 #include "config.h"
 #include "rules.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,15 +26,14 @@ static void add_piece(struct counters *counters, const char *piece, size_t size,
 }
 
 /* Count repeated pieces of a text, which are separated by at least 'newlines' newlines. */
-static int count_repeats(struct counters *counters, const char *text, size_t size, size_t newlines,
-                         struct repeats *repeats)
+static void count_repeats(struct counters *counters, const char *text, size_t size, size_t newlines,
+                          struct repeats *repeats)
 {
     size_t begin = 0, at = 0, lines = 1;
 
     for (const char *p = text; (p = memchr(p, '\n', (size_t)(text + size - p))); p++)
         lines++;
-    if (counters_reset(counters, lines) < 0)
-        return -1;
+    counters_reset(counters, lines);
     while (at < size) {
         const char *found = memchr(text + at, '\n', size - at);
         size_t end = found ? (size_t)(found - text) : size, run = 0;
@@ -50,7 +50,6 @@ static int count_repeats(struct counters *counters, const char *text, size_t siz
             add_piece(counters, text + begin, at - begin, repeats);
         }
     }
-    return 0;
 }
 
 static int is_above(const struct rules *rules, enum rule rule, double part, double whole)
@@ -124,12 +123,9 @@ static int repeated_ngrams(const struct rules *rules, struct rule_scratch *scrat
     size_t total = scratch->words.count;
 
     if (scratch->ngrams_capacity < total) {
-        uint64_t *ngrams = realloc(scratch->ngrams, total * 2 * sizeof(*ngrams));
-
-        if (!ngrams)
-            return -2;
-        scratch->ngrams = ngrams;
         scratch->ngrams_capacity = total * 2;
+        scratch->ngrams =
+            xrealloc(scratch->ngrams, scratch->ngrams_capacity, sizeof(*scratch->ngrams));
     }
     for (size_t n = 2; n <= 10; n++) {
         int rule = RULE_TOP_2_GRAM + (int)n - 2;
@@ -141,15 +137,14 @@ static int repeated_ngrams(const struct rules *rules, struct rule_scratch *scrat
         count = make_ngrams(&scratch->words, n, scratch->ngrams);
         if (count == 0)
             continue;
-        if (counters_reset(&scratch->counters, count) < 0)
-            return -2;
+        counters_reset(&scratch->counters, count);
         part = n < 5 ? top_chars(scratch, n, count) : repeated_chars(scratch, n, count);
         if (is_above(rules, (enum rule)rule, (double)part, chars))
             return rule;
         if (n >= 5 && part == 0)
             break; /* a text without repeated n-grams has no longer ones */
     }
-    return -1;
+    return RULE_NONE;
 }
 
 int rules_repetition(const struct rules *rules, struct rule_scratch *scratch, const char *text,
@@ -161,9 +156,8 @@ int rules_repetition(const struct rules *rules, struct rule_scratch *scratch, co
     double chars = (double)text_chars(text, size);
 
     text_trim(&inner, &inner_size);
-    if (count_repeats(&scratch->counters, inner, inner_size, 2, &paragraphs) < 0 ||
-        count_repeats(&scratch->counters, text, size, 1, &lines) < 0)
-        return -2;
+    count_repeats(&scratch->counters, inner, inner_size, 2, &paragraphs);
+    count_repeats(&scratch->counters, text, size, 1, &lines);
     if (is_above(rules, RULE_REPEATED_PARAGRAPHS, (double)paragraphs.repeated,
                  (double)paragraphs.pieces))
         return RULE_REPEATED_PARAGRAPHS;
@@ -230,7 +224,7 @@ static int lines_rule(const struct rules *rules, const char *text, size_t size)
         return RULE_BULLET_LINES;
     return is_above(rules, RULE_ELLIPSIS_LINES, (double)ellipses, (double)lines)
                ? RULE_ELLIPSIS_LINES
-               : -1;
+               : RULE_NONE;
 }
 
 static int is_stop_word(const char *word, size_t size)
@@ -279,12 +273,12 @@ int rules_quality(const struct rules *rules, struct rule_scratch *scratch, const
     if (is_above(rules, RULE_ELLIPSES, (double)count_ellipses(text, size), all))
         return RULE_ELLIPSES;
     rule = lines_rule(rules, text, size);
-    if (rule >= 0)
+    if (rule != RULE_NONE)
         return rule;
     if (rules->on[RULE_ALPHABETIC_WORDS] && alphabetic < rules->value[RULE_ALPHABETIC_WORDS] * all)
         return RULE_ALPHABETIC_WORDS;
     return rules->on[RULE_STOP_WORDS] &&
                    __builtin_popcount(stops) < (int)rules->value[RULE_STOP_WORDS]
                ? RULE_STOP_WORDS
-               : -1;
+               : RULE_NONE;
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "rules.h"
 #include "data/tokenizer/unicode.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -146,15 +147,15 @@ static int64_t count_sentences(const char *line, size_t length)
     return sentences + 1;
 }
 
-static int copy_line(const struct rules *rules, struct rule_scratch *scratch, const char *line,
-                     size_t length, char *out, size_t *size)
+static void copy_line(const struct rules *rules, struct rule_scratch *scratch, const char *line,
+                      size_t length, char *out, size_t *size)
 {
     size_t used = 0;
 
     if (!rules->on[RULE_C4_CITATIONS] || !memchr(line, '[', length)) {
         memcpy(out, line, length);
         *size = length;
-        return 0;
+        return;
     }
     for (size_t i = 0; i < length;) {
         size_t skip = line[i] == '[' ? citation(line + i, length - i) : 0;
@@ -167,10 +168,9 @@ static int copy_line(const struct rules *rules, struct rule_scratch *scratch, co
         }
     }
     *size = used;
-    return 1;
 }
 
-/* The rule that removes this line, or -1. 'folded' is the line in lower case. */
+/* The rule that removes this line, or RULE_NONE. 'folded' is the line in lower case. */
 static int line_rule(const struct rules *rules, const char *line, const char *folded, size_t length)
 {
     static const char *const policy[] = {"terms of use", "privacy policy", "cookie policy",
@@ -195,21 +195,15 @@ static int line_rule(const struct rules *rules, const char *line, const char *fo
     for (size_t i = 0; rules->on[RULE_C4_POLICY] && i < sizeof(policy) / sizeof(policy[0]); i++)
         if (mentions(folded, length, policy[i]))
             return RULE_C4_POLICY;
-    return -1;
+    return RULE_NONE;
 }
 
-static int make_room(char **data, size_t *capacity, size_t size)
+static void make_room(char **data, size_t *capacity, size_t size)
 {
-    char *grown;
-
-    if (*capacity >= size + 1)
-        return 0;
-    grown = realloc(*data, 2 * size + 1);
-    if (!grown)
-        return -1;
-    *data = grown;
+    if (*capacity > size)
+        return;
     *capacity = 2 * size + 1;
-    return 0;
+    *data = xrealloc(*data, *capacity, 1);
 }
 
 int rules_c4(const struct rules *rules, struct rule_scratch *scratch, const char *text, size_t size,
@@ -219,9 +213,8 @@ int rules_c4(const struct rules *rules, struct rule_scratch *scratch, const char
     const char *line;
     size_t at = 0, length, used = 0;
 
-    if (make_room(&scratch->edited, &scratch->edited_capacity, size) < 0 ||
-        make_room(&scratch->folded, &scratch->folded_capacity, size) < 0)
-        return -2;
+    make_room(&scratch->edited, &scratch->edited_capacity, size);
+    make_room(&scratch->folded, &scratch->folded_capacity, size);
     while (text_line(text, size, &at, &line, &length)) {
         char *out = scratch->edited + used + (used > 0);
         size_t kept;
@@ -233,7 +226,7 @@ int rules_c4(const struct rules *rules, struct rule_scratch *scratch, const char
         rule = line_rule(rules, out, scratch->folded, kept);
         if (rule == RULE_C4_LOREM_IPSUM || rule == RULE_C4_CURLY_BRACKET)
             return rule;
-        if (rule >= 0) {
+        if (rule != RULE_NONE) {
             scratch->lines_removed[rule]++;
             continue;
         }
@@ -247,7 +240,7 @@ int rules_c4(const struct rules *rules, struct rule_scratch *scratch, const char
     verdict->text = scratch->edited;
     verdict->size = used;
     verdict->edited = used != size || memcmp(scratch->edited, text, size) != 0;
-    return -1;
+    return RULE_NONE;
 }
 
 /* --- FineWeb ---------------------------------------------------------------------------------- */
@@ -262,8 +255,7 @@ int rules_fineweb(const struct rules *rules, struct rule_scratch *scratch, const
 
     for (const char *p = text; (p = memchr(p, '\n', (size_t)(text + size - p))); p++)
         newlines++;
-    if (counters_reset(&scratch->counters, (size_t)newlines + 1) < 0)
-        return -2;
+    counters_reset(&scratch->counters, (size_t)newlines + 1);
     for (size_t at = 0; at < size;) {
         const char *line = text + at, *end = memchr(line, '\n', size - at), *inner = line;
         size_t length = end ? (size_t)(end - line) : size - at, inner_length = length, points;
@@ -290,5 +282,5 @@ int rules_fineweb(const struct rules *rules, struct rule_scratch *scratch, const
     return rules->on[RULE_FINEWEB_NEWLINES] &&
                    newlines > rules->value[RULE_FINEWEB_NEWLINES] * (double)scratch->words.count
                ? RULE_FINEWEB_NEWLINES
-               : -1;
+               : RULE_NONE;
 }

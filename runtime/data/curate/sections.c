@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,10 +40,8 @@ int sections_finish(struct sections *sections, struct error *err)
                             SECTIONS_MAGIC};
     struct lines *file = sections->file;
     int64_t size;
-    int rc = sections->table.failed ? error_set(err, "out of memory") : 0;
+    int rc = lines_put(file, sections->table.data, sections->table.size, err);
 
-    if (rc == 0)
-        rc = lines_put(file, sections->table.data, sections->table.size, err);
     if (rc == 0)
         rc = lines_put(file, &footer, sizeof(footer), err);
     if (rc == 0) {
@@ -67,20 +64,17 @@ static int read_section(int fd, const char *path, int64_t table, size_t bucket, 
                         struct error *err)
 {
     uint64_t ends[2];
-    unsigned char *room;
+    size_t size;
     int rc =
         disk_pread(fd, ends, sizeof(ends), table + (int64_t)(bucket * sizeof(*ends)), path, err);
 
     if (rc != 0 || ends[1] < ends[0] || ends[1] > (uint64_t)table)
         return rc < 0 ? -1 : curate_damaged(path, err);
-    room = malloc((size_t)(ends[1] - ends[0]) + 1);
-    if (!room)
+    size = (size_t)(ends[1] - ends[0]);
+    if (bytes_reserve(bytes, size) < 0)
         return error_set(err, "bucket %zu: out of memory", bucket);
-    rc = disk_pread(fd, room, (size_t)(ends[1] - ends[0]), (int64_t)ends[0], path, err);
-    bytes_put(bytes, room, (size_t)(ends[1] - ends[0]));
-    free(room);
-    if (bytes->failed)
-        return error_set(err, "bucket %zu: out of memory", bucket);
+    rc = disk_pread(fd, bytes->data + bytes->size, size, (int64_t)ends[0], path, err);
+    bytes->size += size;
     return rc > 0 ? curate_damaged(path, err) : rc;
 }
 

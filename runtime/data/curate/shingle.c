@@ -3,22 +3,17 @@
 #include "shingle.h"
 #include "hash.h"
 #include "data/tokenizer/unicode.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static int make_room(struct shingles *shingles, size_t count)
+static void make_room(struct shingles *shingles, size_t count)
 {
-    uint32_t *items;
-
     if (shingles->capacity >= count)
-        return 0;
-    items = realloc(shingles->items, 2 * count * sizeof(*items));
-    if (!items)
-        return -1;
-    shingles->items = items;
+        return;
     shingles->capacity = 2 * count;
-    return 0;
+    shingles->items = xrealloc(shingles->items, shingles->capacity, sizeof(*shingles->items));
 }
 
 static uint32_t finish(uint64_t sum)
@@ -37,25 +32,19 @@ static uint64_t word_hash(const struct word *word, const char *text)
     return HASH_B;
 }
 
-static int of_words(struct shingles *shingles, size_t n, const char *text, size_t size)
+static void of_words(struct shingles *shingles, size_t n, const char *text, size_t size)
 {
     uint64_t sum = 0, power = 1;
     size_t count;
 
     if (shingles->folded_capacity < size) {
-        char *folded = realloc(shingles->folded, 2 * size);
-
-        if (!folded)
-            return -1;
-        shingles->folded = folded;
         shingles->folded_capacity = 2 * size;
+        shingles->folded = xrealloc(shingles->folded, shingles->folded_capacity, 1);
     }
     wordlist_fold(text, size, shingles->folded);
-    if (wordlist_find(&shingles->words, shingles->folded, size, WORDS_ONLY) < 0)
-        return -1;
+    wordlist_find(&shingles->words, shingles->folded, size, WORDS_ONLY);
     count = shingles->words.count;
-    if (make_room(shingles, count + 1) < 0)
-        return -1;
+    make_room(shingles, count + 1);
     for (size_t i = 1; i < n; i++)
         power *= HASH_A;
     for (size_t i = 0; i < count; i++) {
@@ -70,17 +59,15 @@ static int of_words(struct shingles *shingles, size_t n, const char *text, size_
     }
     if (count > 0 && count < n)
         shingles->items[shingles->count++] = finish(sum);
-    return 0;
 }
 
-static int of_characters(struct shingles *shingles, size_t n, const char *text, size_t size)
+static void of_characters(struct shingles *shingles, size_t n, const char *text, size_t size)
 {
     const uint8_t *lead = (const uint8_t *)text, *tail = lead, *end = lead + size;
     uint64_t sum = 0, power = 1;
     size_t chars = 0;
 
-    if (make_room(shingles, size + 1) < 0)
-        return -1;
+    make_room(shingles, size + 1);
     for (size_t i = 1; i < n; i++)
         power *= HASH_A;
     while (lead < end) {
@@ -96,17 +83,18 @@ static int of_characters(struct shingles *shingles, size_t n, const char *text, 
     }
     if (chars > 0 && chars < n)
         shingles->items[shingles->count++] = finish(sum);
-    return 0;
 }
 
-int shingles_make(struct shingles *shingles, enum shingle_unit unit, size_t n, const char *text,
-                  size_t size)
+void shingles_make(struct shingles *shingles, enum shingle_unit unit, size_t n, const char *text,
+                   size_t size)
 {
     shingles->count = 0;
     if (size == 0)
-        return 0;
-    return unit == SHINGLE_WORDS ? of_words(shingles, n, text, size)
-                                 : of_characters(shingles, n, text, size);
+        return;
+    if (unit == SHINGLE_WORDS)
+        of_words(shingles, n, text, size);
+    else
+        of_characters(shingles, n, text, size);
 }
 
 static int by_value(const void *a, const void *b)

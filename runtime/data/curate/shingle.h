@@ -18,9 +18,9 @@ struct shingles {
 
 /* Compute the shingles of a text, duplicates included. Words are lower-cased, numbers are all
  * equal, and punctuation is ignored; a text of fewer than n words has one shingle. Characters are
- * taken as they are. Returns 0, or -1 if out of memory. */
-int shingles_make(struct shingles *shingles, enum shingle_unit unit, size_t n, const char *text,
-                  size_t size);
+ * taken as they are. */
+void shingles_make(struct shingles *shingles, enum shingle_unit unit, size_t n, const char *text,
+                   size_t size);
 
 /* Sort them and remove duplicates. */
 void shingles_unique(struct shingles *shingles);

@@ -1,53 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "spread.h"
+#include "base/core/list.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct spread {
     struct sections sections;
-    struct spread_entry *entries;
-    size_t count, capacity;
+    LIST(struct spread_entry) entries;
 };
 
 struct spread *spread_create(struct curate_job *job, size_t buckets, struct error *err)
 {
-    struct spread *spread = calloc(1, sizeof(*spread));
+    struct spread *spread = xcalloc(1, sizeof(*spread));
 
-    if (!spread) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
-    if (sections_create(&spread->sections, job, "hashes", buckets, err) < 0) {
-        free(spread);
-        return NULL;
-    }
-    return spread;
+    if (sections_create(&spread->sections, job, "hashes", buckets, err) == 0)
+        return spread;
+    free(spread);
+    return NULL;
 }
 
 /* Write the entries as one run, partitioned by a stable counting sort. */
 static int write_run(struct spread *spread, struct error *err)
 {
-    size_t buckets = spread->sections.buckets;
-    size_t *ends = calloc(buckets + 1, sizeof(*ends));
-    struct spread_entry *sorted = malloc((spread->count + 1) * sizeof(*sorted));
-    int rc = ends && sorted ? 0 : error_set(err, "out of memory");
+    const struct spread_entry *entries = spread->entries.items;
+    size_t count = spread->entries.count, buckets = spread->sections.buckets;
+    size_t *ends = xcalloc(buckets + 1, sizeof(*ends));
+    struct spread_entry *sorted = xcalloc(count + 1, sizeof(*sorted));
+    int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < spread->count; i++)
-        ends[section_of(spread->entries[i].hash, buckets) + 1]++;
-    for (size_t i = 0; rc == 0 && i < buckets; i++)
+    for (size_t i = 0; i < count; i++)
+        ends[section_of(entries[i].hash, buckets) + 1]++;
+    for (size_t i = 0; i < buckets; i++)
         ends[i + 1] += ends[i];
-    for (size_t i = 0; rc == 0 && i < spread->count; i++)
-        sorted[ends[section_of(spread->entries[i].hash, buckets)]++] = spread->entries[i];
+    for (size_t i = 0; i < count; i++)
+        sorted[ends[section_of(entries[i].hash, buckets)]++] = entries[i];
     /* 'ends' now holds the end of each bucket. */
     for (size_t i = 0, at = 0; rc == 0 && i < buckets; at = ends[i], i++) {
         sections_next(&spread->sections);
         rc = sections_put(&spread->sections, sorted + at, (ends[i] - at) * sizeof(*sorted), err);
     }
-    if (rc == 0)
-        sections_next(&spread->sections);
-    spread->count = 0;
+    sections_next(&spread->sections);
+    spread->entries.count = 0;
     free(ends);
     free(sorted);
     return rc;
@@ -55,24 +50,15 @@ static int write_run(struct spread *spread, struct error *err)
 
 int spread_add(struct spread *spread, const struct spread_entry *entry, struct error *err)
 {
-    if (spread->count == SPREAD_RUN && write_run(spread, err) < 0)
+    if (spread->entries.count == SPREAD_RUN && write_run(spread, err) < 0)
         return -1;
-    if (spread->count == spread->capacity) {
-        size_t capacity = spread->capacity ? spread->capacity * 2 : 4096;
-        struct spread_entry *entries = realloc(spread->entries, capacity * sizeof(*entries));
-
-        if (!entries)
-            return error_set(err, "%zu hashes: out of memory", capacity);
-        spread->entries = entries;
-        spread->capacity = capacity;
-    }
-    spread->entries[spread->count++] = *entry;
+    *list_add(&spread->entries) = *entry;
     return 0;
 }
 
 int spread_finish(struct spread *spread, struct error *err)
 {
-    int rc = spread->count > 0 ? write_run(spread, err) : 0;
+    int rc = spread->entries.count > 0 ? write_run(spread, err) : 0;
 
     if (rc == 0)
         rc = sections_finish(&spread->sections, err);
@@ -85,6 +71,6 @@ void spread_abandon(struct spread *spread)
     if (!spread)
         return;
     sections_abandon(&spread->sections);
-    free(spread->entries);
+    list_free(&spread->entries);
     free(spread);
 }

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "stats.h"
 #include "data/preprocess/disk.h"
+#include "base/core/xmalloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,8 +71,7 @@ static int measure(void *context, const struct document *document, struct error 
 {
     struct measuring *measuring = context;
 
-    if (wordlist_find(&measuring->words, document->text, document->size, WORDS_ALL) < 0)
-        return error_set(err, "a document of %zu bytes: out of memory", document->size);
+    wordlist_find(&measuring->words, document->text, document->size, WORDS_ALL);
     add_length(&measuring->lengths[0], (int64_t)text_chars(document->text, document->size));
     add_length(&measuring->lengths[1], count_words(&measuring->words));
     if (measuring->encoder) {
@@ -101,8 +101,8 @@ static int begin_measuring(struct measuring *measuring, struct error *err)
     if (!run->model)
         return 0;
     measuring->language = fasttext_scratch_create(run->model);
-    measuring->languages = calloc(fasttext_labels(run->model) + 1, sizeof(*measuring->languages));
-    return measuring->language && measuring->languages ? 0 : error_set(err, "out of memory");
+    measuring->languages = xcalloc(fasttext_labels(run->model) + 1, sizeof(*measuring->languages));
+    return 0;
 }
 
 static int measure_job(void *context, struct curate_job *job, struct bytes *result,
@@ -156,9 +156,7 @@ static int add_up(struct stats_run *run, struct curate *engine, struct error *er
     size_t labels = run->model ? fasttext_labels(run->model) + 1 : 0;
 
     stats->chars.shortest = stats->words.shortest = stats->tokens.shortest = -1;
-    stats->languages = calloc(labels + 1, sizeof(*stats->languages));
-    if (!stats->languages)
-        return error_set(err, "out of memory");
+    stats->languages = xcalloc(labels + 1, sizeof(*stats->languages));
     for (size_t i = 0; i < labels; i++)
         stats->languages[i].label = i + 1 < labels ? fasttext_label(run->model, i) : "unknown";
     for (size_t i = 0; i < engine->plan.chunk_count; i++) {

@@ -101,8 +101,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct line_buffer *out, c
 
 static int save(struct line_buffer *out, const char *path, struct error *err)
 {
-    int rc = out->failed ? error_set(err, "out of memory")
-                         : file_write_whole(path, out->data, out->size, FILE_SYNC_DIRECTORY, err);
+    int rc = file_write_whole(path, out->data, out->size, FILE_SYNC_DIRECTORY, err);
 
     line_buffer_clear(out);
     return rc;
@@ -130,7 +129,7 @@ static void put_lengths(struct line_buffer *out, const struct stats *stats, cons
 
 int stats_write_json(const struct stats *stats, const char *path, struct error *err)
 {
-    struct line_buffer out = {NULL, 0, 0, 0};
+    struct line_buffer out = {0};
     struct kind kinds[3];
     size_t count = list_kinds(stats, kinds);
 
@@ -240,7 +239,7 @@ static void put_languages(struct line_buffer *out, const struct stats *stats)
 int stats_write_html(const struct stats *stats, const char *title, const char *path,
                      struct error *err)
 {
-    struct line_buffer out = {NULL, 0, 0, 0};
+    struct line_buffer out = {0};
     struct kind kinds[3];
     size_t count = list_kinds(stats, kinds);
 

@@ -6,6 +6,7 @@
 #include "dedup.h"
 #include "data/preprocess/disk.h"
 #include "lines.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,13 +22,10 @@ struct sets {
 
 struct sets *sets_create(struct curate_job *job, struct error *err)
 {
-    struct sets *sets = calloc(1, sizeof(*sets));
+    struct sets *sets = xcalloc(1, sizeof(*sets));
 
-    if (sets)
-        sets->file = lines_create(job, "sets", 0, err);
-    if (!sets || !sets->file) {
-        if (!sets)
-            error_set(err, "out of memory");
+    sets->file = lines_create(job, "sets", 0, err);
+    if (!sets->file) {
         free(sets);
         return NULL;
     }
@@ -42,7 +40,7 @@ int sets_add(struct sets *sets, struct shingles *shingles, struct error *err)
     if (lines_put(sets->file, shingles->items, shingles->count * sizeof(*shingles->items), err) < 0)
         return -1;
     bytes_put_u64(&sets->places, (uint64_t)lines_at(sets->file));
-    return sets->places.failed ? error_set(err, "out of memory") : 0;
+    return 0;
 }
 
 int sets_finish(struct sets *sets, struct error *err)
@@ -117,9 +115,8 @@ static uint32_t *read_set(const struct dedup *dedup, int64_t number, size_t *cou
         return NULL;
     }
     *count = (size_t)(ends[1] - ends[0]) / sizeof(*set);
-    set = malloc((*count + 1) * sizeof(*set));
-    rc = set ? disk_pread(fd, set, *count * sizeof(*set), (int64_t)ends[0], path, err)
-             : error_set(err, "out of memory");
+    set = xmalloc((*count + 1) * sizeof(*set));
+    rc = disk_pread(fd, set, *count * sizeof(*set), (int64_t)ends[0], path, err);
     close(fd);
     if (rc == 0)
         return set;

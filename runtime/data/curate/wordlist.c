@@ -3,6 +3,7 @@
 #include "wordlist.h"
 #include "hash.h"
 #include "data/tokenizer/unicode.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,35 +94,24 @@ struct run {
     int open, symbol;
 };
 
-static int make_room(struct wordlist *words)
-{
-    size_t capacity = words->capacity ? words->capacity * 2 : 1024;
-    struct word *items = realloc(words->items, capacity * sizeof(*items));
-
-    if (!items)
-        return -1;
-    words->items = items;
-    words->capacity = capacity;
-    return 0;
-}
-
-static inline int add_word(struct wordlist *words, const char *text, struct run *run, size_t end,
-                           enum words_mode mode)
+static inline void add_word(struct wordlist *words, const char *text, struct run *run, size_t end,
+                            enum words_mode mode)
 {
     struct word *word;
 
     run->open = 0;
     if (run->symbol && mode != WORDS_ALL)
-        return 0;
-    if (words->count == words->capacity && make_room(words) < 0)
-        return -1;
+        return;
+    if (words->count == words->capacity) {
+        words->capacity = words->capacity ? words->capacity * 2 : 1024;
+        words->items = xrealloc(words->items, words->capacity, sizeof(*words->items));
+    }
     word = &words->items[words->count++];
     word->begin = (uint32_t)run->begin;
     word->size = (uint32_t)(end - run->begin);
     word->chars = run->chars;
     word->flags = run->symbol ? (uint32_t)WORD_SYMBOL : run->flags;
     word->hash = hash_bytes(text + run->begin, word->size, 0);
-    return 0;
 }
 
 /* Is the symbol at 'at', which follows a letter or digit, part of the word? */
@@ -154,21 +144,21 @@ static size_t find_ascii(struct wordlist *words, const char *text, size_t size, 
                  (wanted != BYTE_SYMBOL && kinds == BYTE_SYMBOL && joins(bytes, size, at, mode)));
         *run = (struct run){begin, (uint32_t)(at - begin),
                             all & BYTE_LETTER ? (uint32_t)WORD_ALPHA : 0, 1, wanted == BYTE_SYMBOL};
-        if ((at == size || bytes[at] < 0x80) && add_word(words, text, run, at, mode) < 0)
-            return SIZE_MAX;
+        if (at == size || bytes[at] < 0x80)
+            add_word(words, text, run, at, mode);
     }
     return at;
 }
 
-int wordlist_find(struct wordlist *words, const char *text, size_t size, enum words_mode mode)
+void wordlist_find(struct wordlist *words, const char *text, size_t size, enum words_mode mode)
 {
     const uint8_t *bytes = (const uint8_t *)text;
     struct run run = {0, 0, 0, 0, 0};
     size_t at = 0;
 
     words->count = 0;
-    if (size > UINT32_MAX)
-        return -1;
+    if (size > UINT32_MAX) /* JSON texts are shorter */
+        size = UINT32_MAX;
     while (at < size) {
         uint32_t point;
         size_t length;
@@ -176,8 +166,6 @@ int wordlist_find(struct wordlist *words, const char *text, size_t size, enum wo
         int symbol;
 
         at = find_ascii(words, text, size, at, mode, &run);
-        if (at == SIZE_MAX)
-            return -1;
         if (at == size)
             break;
         length = utf8_decode(bytes + at, bytes + size, &point);
@@ -186,9 +174,8 @@ int wordlist_find(struct wordlist *words, const char *text, size_t size, enum wo
         symbol = (kind == KIND_SYMBOL &&
                   !(run.open && !run.symbol && point < 0x80 && joins(bytes, size, at, mode))) ||
                  (kind == KIND_MARK && !(run.open && !run.symbol));
-        if (run.open && (kind == KIND_SPACE || kind == KIND_ALONE || symbol != run.symbol) &&
-            add_word(words, text, &run, at, mode) < 0)
-            return -1;
+        if (run.open && (kind == KIND_SPACE || kind == KIND_ALONE || symbol != run.symbol))
+            add_word(words, text, &run, at, mode);
         if (kind != KIND_SPACE) {
             if (!run.open)
                 run = (struct run){at, 0, 0, 1, symbol};
@@ -196,10 +183,11 @@ int wordlist_find(struct wordlist *words, const char *text, size_t size, enum wo
             run.flags |= kind == KIND_LETTER || kind == KIND_ALONE ? (uint32_t)WORD_ALPHA : 0;
         }
         at += length;
-        if (kind == KIND_ALONE && add_word(words, text, &run, at, mode) < 0)
-            return -1;
+        if (kind == KIND_ALONE)
+            add_word(words, text, &run, at, mode);
     }
-    return run.open ? add_word(words, text, &run, size, mode) : 0;
+    if (run.open)
+        add_word(words, text, &run, size, mode);
 }
 
 void wordlist_clear(struct wordlist *words)

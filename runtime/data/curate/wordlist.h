@@ -35,9 +35,8 @@ enum words_mode {
     WORDS_REGEX, /* what Python's \w+ matches: no symbols, marks split words, Han and kana do not */
 };
 
-/* Find the words of 'text'. Returns 0, or -1 if out of memory or if the text is longer than 4
- * GiB. */
-int wordlist_find(struct wordlist *words, const char *text, size_t size, enum words_mode mode);
+/* Find the words of 'text', of which at most 4 GiB count. */
+void wordlist_find(struct wordlist *words, const char *text, size_t size, enum words_mode mode);
 void wordlist_clear(struct wordlist *words);
 
 /* Copy 'text' in lower case, for letters whose size in bytes stays the same: ASCII, Latin, Greek,

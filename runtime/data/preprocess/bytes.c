@@ -2,20 +2,43 @@
 #include "config.h"
 #include "bytes.h"
 #include "disk.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/core/xmalloc.h"
+
+/* The capacity for 'more' further bytes. */
+static size_t capacity_for(const struct bytes *bytes, size_t more)
+{
+    return bytes->size + more > bytes->capacity ? (bytes->size + more) * 2 + 64 : bytes->capacity;
+}
 
 void bytes_put(struct bytes *bytes, const void *data, size_t size)
 {
-    if (bytes->size + size > bytes->capacity) {
-        bytes->capacity = (bytes->size + size) * 2 + 64;
-        bytes->data = xrealloc(bytes->data, bytes->capacity, 1);
+    size_t capacity = capacity_for(bytes, size);
+
+    if (capacity > bytes->capacity) {
+        bytes->data = xrealloc(bytes->data, capacity, 1);
+        bytes->capacity = capacity;
     }
     if (size > 0)
         memcpy(bytes->data + bytes->size, data, size);
     bytes->size += size;
+}
+
+int bytes_reserve(struct bytes *bytes, size_t more)
+{
+    size_t capacity = capacity_for(bytes, more);
+    unsigned char *data;
+
+    if (capacity == bytes->capacity)
+        return 0;
+    data = realloc(bytes->data, capacity);
+    if (!data)
+        return -1;
+    bytes->data = data;
+    bytes->capacity = capacity;
+    return 0;
 }
 
 void bytes_put_u64(struct bytes *bytes, uint64_t value)
@@ -57,11 +80,8 @@ char *bytes_take_text(struct bytes *bytes)
 {
     size_t length = bytes_take_u64(bytes);
     const char *at = bytes_take(bytes, length);
-    char *text = at ? strndup(at, length) : NULL;
 
-    if (!text)
-        bytes->failed = 1;
-    return text;
+    return at ? xstrndup(at, length) : NULL;
 }
 
 void bytes_clear(struct bytes *bytes)
@@ -89,12 +109,8 @@ int bytes_save(struct bytes *bytes, const char *path, int first, struct error *e
 {
     int rc;
 
-    if (!bytes->failed)
-        bytes_put_u64(bytes, seal(bytes, bytes->size));
-    if (bytes->failed)
-        rc = error_set(err, "%s: out of memory", path);
-    else
-        rc = file_write_whole(path, bytes->data, bytes->size, first ? FILE_KEEP : 0, err);
+    bytes_put_u64(bytes, seal(bytes, bytes->size));
+    rc = file_write_whole(path, bytes->data, bytes->size, first ? FILE_KEEP : 0, err);
     bytes_clear(bytes);
     return rc;
 }

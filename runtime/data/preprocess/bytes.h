@@ -19,6 +19,10 @@ struct bytes {
     int failed; /* a take went beyond the end */
 };
 void bytes_put(struct bytes *bytes, const void *data, size_t size);
+/* Make room for 'more' bytes of a size that the input determines. Returns 0, or -1 if out of
+ * memory.
+ */
+int bytes_reserve(struct bytes *bytes, size_t more);
 void bytes_put_u64(struct bytes *bytes, uint64_t value);
 void bytes_put_text(struct bytes *bytes, const char *text);
 const void *bytes_take(struct bytes *bytes, size_t size);

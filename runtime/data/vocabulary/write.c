@@ -4,6 +4,7 @@
 #include "data/preprocess/disk.h"
 #include "lib/file.h"
 #include "data/curate/lines.h"
+#include "base/core/xmalloc.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -116,25 +117,21 @@ int write_files(const struct learn_config *config, struct bytes *learned, int64_
 
 void write_format(struct line_buffer *out, const char *format, ...)
 {
-    char text[512];
     va_list arguments;
-    int length;
+    char *text;
 
     va_start(arguments, format);
-    length = vsnprintf(text, sizeof(text), format, arguments);
+    text = xvasprintf(format, arguments);
     va_end(arguments);
-    if (length < 0 || (size_t)length >= sizeof(text))
-        out->failed = 1;
-    else
-        line_put(out, text, (size_t)length);
+    line_put_word(out, text);
+    free(text);
 }
 
 int write_file(const struct learn_config *config, const char *name, struct line_buffer *out,
                struct error *err)
 {
     char path[DISK_PATH];
-    int rc = out->failed ? error_set(err, "out of memory")
-                         : disk_path(path, err, "%.3900s/%s", config->base.output, name);
+    int rc = disk_path(path, err, "%.3900s/%s", config->base.output, name);
 
     if (rc == 0)
         rc = file_write_whole(path, out->data, out->size, FILE_SYNC_DIRECTORY, err);

@@ -65,7 +65,6 @@ static void put_piece(struct line_buffer *out, const char *text, size_t size, do
     if (type != PIECE_NORMAL)
         put_number(&piece, 3, type);
     put_bytes(out, 1, piece.data, piece.size);
-    out->failed |= piece.failed;
     line_buffer_clear(&piece);
 }
 
@@ -89,7 +88,6 @@ static void put_specs(struct line_buffer *out, const struct learn_config *config
     put_number(&normalizer, 4, 0); /* remove_extra_whitespaces */
     put_number(&normalizer, 5, 1); /* escape_whitespaces */
     put_bytes(out, 3, normalizer.data, normalizer.size);
-    out->failed |= trainer.failed | normalizer.failed;
     line_buffer_clear(&trainer);
     line_buffer_clear(&normalizer);
 }
