@@ -112,8 +112,7 @@ static uint64_t read_records(const struct corpus_files *files, const struct segm
                              size_t count, enum record_mode mode)
 {
     struct error err = {.text = ""};
-    struct record_reader *reader =
-        record_reader_create(files, segments, count, mode, 512, 4096, &err);
+    struct record_reader *reader = record_reader_create(files, segments, count, mode, 512, 4096);
     struct record_block block = {0};
     uint64_t sum = 1;
     int rc;
@@ -151,7 +150,7 @@ static void try_file(const uint8_t *data, size_t size)
         corpus_files_clear(&files);
         return;
     }
-    files.sites = wiki_sites_create(files.count, &err);
+    files.sites = wiki_sites_create(files.count);
     one = read_records(&files, &whole, 1, mode);
     if (at < files.items[0].size && record_mode_cuts(mode) &&
         source_can_cut(path, files.items[0].codec, files.items[0].size)) {
@@ -217,7 +216,7 @@ static void try_page(const uint8_t *data, size_t size)
     memcpy(copy, data, size);
     for (int i = 0; i < 3; i++) {
         if (!converters[i])
-            converters[i] = wikitext_create(&looks[i], NULL);
+            converters[i] = wikitext_create(&looks[i]);
         if (size >= 5 && memcmp(copy, "<page", 5) == 0 &&
             wikitext_page(converters[i], copy, size, NULL, &document) == FAULT_NONE) {
             if (!is_utf8((const unsigned char *)document.text.data, document.text.size))

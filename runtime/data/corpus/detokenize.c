@@ -67,7 +67,7 @@ static void put_line(struct wiki_buffer *out, const char *at, const char *end)
     }
 }
 
-int detokenize(const char *data, size_t size, struct wiki_buffer *out)
+void detokenize(const char *data, size_t size, struct wiki_buffer *out)
 {
     const char *end = data + size;
 
@@ -80,5 +80,4 @@ int detokenize(const char *data, size_t size, struct wiki_buffer *out)
             wiki_put_char(out, '\n');
         data = stop ? stop + 1 : end;
     }
-    return out->failed ? -1 : 0;
 }

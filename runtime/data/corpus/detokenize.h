@@ -6,7 +6,7 @@
 
 #include "wiki_buffer.h"
 
-/* Write the text to 'out', which is cleared first. Returns 0, or -1 if out of memory. */
-int detokenize(const char *data, size_t size, struct wiki_buffer *out);
+/* Write the text to 'out', which is cleared first. */
+void detokenize(const char *data, size_t size, struct wiki_buffer *out);
 
 #endif

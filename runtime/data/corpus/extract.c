@@ -4,6 +4,7 @@
 #include "base/core/log.h"
 #include "base/core/threads.h"
 #include "wiki_site.h"
+#include "base/core/list.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,8 +19,7 @@ static const size_t write_size = (size_t)1 << 20, waiting_limit = (size_t)64 << 
 struct extract {
     const struct extract_config *config;
     struct wiki_counts *counts;
-    struct segment *segments;
-    size_t count;
+    LIST(struct segment) segments;
     int fd;
     const char *name;
     pthread_mutex_t lock;
@@ -39,10 +39,9 @@ struct piece {
 
 /* --- The segments ----------------------------------------------------------------------------- */
 
-static int cut_files(struct extract *extract, struct error *err)
+static void cut_files(struct extract *extract)
 {
     const struct corpus_files *files = extract->config->files;
-    size_t room = 0;
 
     for (size_t i = 0; i < files->count; i++) {
         const struct corpus_file *file = &files->items[i];
@@ -51,21 +50,11 @@ static int cut_files(struct extract *extract, struct error *err)
         if (file->size > target && source_can_cut(file->path, file->codec, file->size))
             pieces = (file->size + target - 1) / target;
         for (int64_t k = 0; k < pieces; k++) {
-            if (extract->count == room) {
-                struct segment *segments;
-
-                room = room ? room * 2 : 64;
-                segments = realloc(extract->segments, room * sizeof(*segments));
-                if (!segments)
-                    return error_set(err, "out of memory");
-                extract->segments = segments;
-            }
-            extract->segments[extract->count++] =
+            *list_add(&extract->segments) =
                 (struct segment){(uint32_t)i, file->size / pieces * k,
                                  k + 1 == pieces ? SOURCE_TO_END : file->size / pieces * (k + 1)};
         }
     }
-    return 0;
 }
 
 /* --- Output ----------------------------------------------------------------------------------- */
@@ -122,8 +111,6 @@ static int take_lines(void *context, struct wiki_span lines, struct error *err)
     struct piece *piece = context;
 
     wiki_put(&piece->waiting, lines.data, lines.size);
-    if (piece->waiting.failed)
-        return error_set(err, "out of memory");
     if (piece->waiting.size < write_size ||
         (piece->waiting.size < waiting_limit && !is_turn(piece)))
         return 0;
@@ -167,7 +154,7 @@ static int do_piece(void *context, int64_t number, struct error *err)
     const struct extract_config *config = extract->config;
     struct piece piece = {.extract = extract, .number = number};
     struct wiki_lines lines = {.files = config->files,
-                               .segments = &extract->segments[number],
+                               .segments = &extract->segments.items[number],
                                .count = 1,
                                .wiki = &config->wiki,
                                .max_page = (size_t)config->max_page,
@@ -204,15 +191,12 @@ int extract(const struct extract_config *config, int fd, const char *name,
 
     memset(counts, 0, sizeof(*counts));
     if (!config->files->sites)
-        config->files->sites = wiki_sites_create(config->files->count, err);
-    if (!config->files->sites)
-        return -1;
+        config->files->sites = wiki_sites_create(config->files->count);
     pthread_mutex_init(&extract.lock, NULL);
     pthread_cond_init(&extract.changed, NULL);
-    rc = cut_files(&extract, err);
-    if (rc == 0)
-        rc = threads_loop(config->threads, (int64_t)extract.count, do_piece, &extract, err);
-    free(extract.segments);
+    cut_files(&extract);
+    rc = threads_loop(config->threads, (int64_t)extract.segments.count, do_piece, &extract, err);
+    list_free(&extract.segments);
     pthread_mutex_destroy(&extract.lock);
     pthread_cond_destroy(&extract.changed);
     return rc;

@@ -3,6 +3,7 @@
 #include "base/core/storage.h"
 #include "files.h"
 #include "wiki_site.h"
+#include "base/core/list.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,8 +27,7 @@ struct inode {
 /* The files found, and the run's own files, sorted by 'struct inode'. */
 struct search {
     struct corpus_files *files;
-    struct inode *output;
-    size_t output_count;
+    LIST(struct inode) output;
 };
 
 static int compare_inodes(const void *a, const void *b)
@@ -43,7 +43,7 @@ static int is_output(const struct search *search, const struct stat *status)
 {
     struct inode wanted = {status->st_dev, status->st_ino};
 
-    return search->output_count > 0 && bsearch(&wanted, search->output, search->output_count,
+    return search->output.count > 0 && bsearch(&wanted, search->output.items, search->output.count,
                                                sizeof(wanted), compare_inodes) != NULL;
 }
 
@@ -66,70 +66,35 @@ static int is_output_name(const char *name, const char *prefix)
                                                              ends_with(name, "_document.idx")));
 }
 
-static int add_output(struct search *search, const struct stat *status)
-{
-    size_t count = search->output_count;
-
-    if ((count & (count - 1)) == 0) {
-        struct inode *output = realloc(search->output, (count ? count * 2 : 16) * sizeof(*output));
-
-        if (!output)
-            return -1;
-        search->output = output;
-    }
-    search->output[search->output_count++] = (struct inode){status->st_dev, status->st_ino};
-    return 0;
-}
-
 /* Find the files that earlier runs left under the prefix. The code that writes there reports a
  * directory that cannot be listed. */
-static int find_output(struct search *search, const char *prefix, struct error *err)
+static void find_output(struct search *search, const char *prefix)
 {
     const char *slash = strrchr(prefix, '/'), *base = slash ? slash + 1 : prefix;
-    char *path = slash ? strndup(prefix, (size_t)(slash - prefix) + 1) : strdup(".");
-    DIR *directory = path ? opendir(path) : NULL;
+    char *path = slash ? xstrndup(prefix, (size_t)(slash - prefix) + 1) : xstrdup(".");
+    DIR *directory = opendir(path);
     struct dirent *entry;
     struct stat status;
-    int rc = path ? 0 : -1;
 
-    while (rc == 0 && directory && (entry = readdir(directory)))
+    while (directory && (entry = readdir(directory)))
         if (is_output_name(entry->d_name, base) &&
             fstatat(dirfd(directory), entry->d_name, &status, 0) == 0)
-            rc = add_output(search, &status);
+            *list_add(&search->output) = (struct inode){status.st_dev, status.st_ino};
     if (directory)
         closedir(directory);
     free(path);
-    if (rc < 0)
-        return error_set(err, "out of memory");
-    if (search->output_count > 0)
-        qsort(search->output, search->output_count, sizeof(*search->output), compare_inodes);
-    return 0;
+    if (search->output.count > 0)
+        qsort(search->output.items, search->output.count, sizeof(struct inode), compare_inodes);
 }
 
 static int add_file(struct corpus_files *files, const char *path, const struct stat *status,
                     struct error *err)
 {
-    struct corpus_file *items, *file;
-    int standard = strcmp(path, "-") == 0;
+    struct corpus_file *file = list_add(files);
 
-    if ((files->count & (files->count - 1)) == 0) {
-        size_t room = files->count ? files->count * 2 : 16;
-
-        items = realloc(files->items, room * sizeof(*items));
-        if (!items)
-            return error_set(err, "the list of %zu input files: out of memory", files->count);
-        files->items = items;
-    }
-    file = &files->items[files->count];
-    memset(file, 0, sizeof(*file));
-    file->path = strdup(path);
-    if (!file->path)
-        return error_set(err, "the list of %zu input files: out of memory", files->count);
-    files->count++;
-    if (standard) {
-        file->codec = CODEC_UNKNOWN;
+    *file = (struct corpus_file){.path = xstrdup(path), .codec = CODEC_UNKNOWN};
+    if (strcmp(path, "-") == 0)
         return 0;
-    }
     file->size = status->st_size;
     file->modified = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
     return source_probe(path, &file->codec, err);
@@ -161,12 +126,8 @@ static int add_directory(struct search *search, const char *path, int depth, str
     if (count < 0)
         return error_set_errno(err, errno, "cannot list directory %s", path);
     for (int i = 0; i < count; i++) {
-        char *child = NULL;
+        char *child = xasprintf("%s/%s", path, names[i]->d_name);
 
-        if (rc == 0 && asprintf(&child, "%s/%s", path, names[i]->d_name) < 0) {
-            child = NULL;
-            rc = error_set(err, "out of memory");
-        }
         if (rc == 0)
             rc = add_path(search, child, depth + 1, err);
         free(child);
@@ -249,12 +210,12 @@ int corpus_files_find(struct corpus_files *files, const char *const *words, size
     memset(files, 0, sizeof(*files));
     errno = 0;
     if (output_prefix)
-        rc = find_output(&search, output_prefix, err);
+        find_output(&search, output_prefix);
     for (size_t i = 0; i < count && rc == 0; i++)
         rc = add_word(&search, words[i], err);
     if (rc < 0)
         file_path_error(err);
-    free(search.output);
+    list_free(&search.output);
     if (rc < 0)
         return -1;
     for (size_t i = 0; i < files->count; i++)
@@ -269,7 +230,7 @@ void corpus_files_clear(struct corpus_files *files)
 {
     for (size_t i = 0; i < files->count; i++)
         free(files->items[i].path);
-    free(files->items);
+    list_free(files);
     wiki_sites_destroy(files->sites);
     memset(files, 0, sizeof(*files));
 }

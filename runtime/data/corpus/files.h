@@ -26,8 +26,8 @@ struct wiki_sites;
 
 struct corpus_files {
     struct corpus_file *items;
-    size_t count;
-    struct wiki_sites *sites; /* sites of MediaWiki dumps; created */
+    size_t count, room;
+    struct wiki_sites *sites; /* sites of MediaWiki dumps; created by the reader, otherwise NULL */
 };
 
 /* Find the files that 'count' 'words' name: files, globs, directories (every regular file below

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gzip: one or more members. BGZF */
+/* gzip: one or more members. BGZF files (bgzip, htslib) can be cut between members, because the
+ * header of each contains its length. */
 #include "codec.h"
 #include "base/core/storage.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -145,11 +147,9 @@ static void gzip_finish(struct source *source)
 
 int gzip_start(struct source *source, struct error *err)
 {
-    struct gzip *gzip = calloc(1, sizeof(*gzip));
+    struct gzip *gzip = xcalloc(1, sizeof(*gzip));
     int found;
 
-    if (!gzip)
-        return error_set(err, "out of memory");
     if (inflateInit2(&gzip->stream, 15 + 16) != Z_OK) {
         free(gzip);
         return error_set(err, "decompressing gzip: out of memory");

@@ -55,7 +55,7 @@ struct path {
     uint64_t route;
 };
 
-/* Get a member name. simdjson */
+/* Get a member name. simdjson 3.6 (Ubuntu 24.04) needs an argument that older releases lack. */
 template <typename member> static auto name_of(member &m, int) -> decltype(m.unescaped_key(false))
 {
     return m.unescaped_key(false);

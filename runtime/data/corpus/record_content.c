@@ -4,6 +4,7 @@
 #include "mediawiki.h"
 #include "record_split.h"
 #include "wiki_site.h"
+#include "base/core/xmalloc.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -99,7 +100,6 @@ int record_learn_site(const struct corpus_files *files, const struct segment *se
 {
     enum { ROOM = 1 << 20 };
     const char *head = data, *end;
-    struct wiki_site *parsed;
     ssize_t size = (ssize_t)length;
     char *bytes = NULL;
 
@@ -109,17 +109,14 @@ int record_learn_site(const struct corpus_files *files, const struct segment *se
     if (*site)
         return 0;
     if (segment->begin > 0) {
-        head = bytes = malloc(ROOM);
-        size = bytes ? read_head(&files->items[segment->file], bytes, ROOM, err)
-                     : error_set(err, "out of memory");
+        head = bytes = xmalloc(ROOM);
+        size = read_head(&files->items[segment->file], bytes, ROOM, err);
     }
     if (size >= 0) {
         end = size > 0 ? mediawiki_begin(head, head + size) : NULL;
-        parsed = wiki_site_parse(head, end ? (size_t)(end - head) : (size_t)size);
-        *site = parsed ? wiki_sites_put(files->sites, segment->file, parsed) : NULL;
+        *site = wiki_sites_put(files->sites, segment->file,
+                               wiki_site_parse(head, end ? (size_t)(end - head) : (size_t)size));
     }
     free(bytes);
-    if (*site)
-        return 0;
-    return size < 0 ? -1 : error_set(err, "out of memory");
+    return size < 0 ? -1 : 0;
 }

@@ -5,6 +5,7 @@
 #include "record_content.h"
 #include "record_split.h"
 #include "wiki_site.h"
+#include "base/core/xmalloc.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -17,16 +18,16 @@ struct record_reader {
     enum record_mode mode;
     size_t block_size, max_record;
     struct source *source;
-    int skipping; /* skip up to and including the next newline: */
+    /* skip up to and including the next newline: the line belongs to another segment */
+    int skipping;
     int dropping; /* likewise: it belongs to a record that is too long */
     int at_start; /* at the start of the file: a byte order mark may follow */
     int64_t mark; /* bytes of the mark that were dropped */
     int ended;    /* the source has ended */
-    int64_t base; /* offset of the carry's first byte in */
+    int64_t base; /* offset of the carry's first byte in what the source delivered */
     char *carry;  /* bytes that were read but not returned yet */
     size_t carry_size, carry_capacity;
     int64_t line; /* next line of the segment */
-    int64_t *lines;
     int64_t passed;
     /* RECORD_PAGE */
     const struct wiki_site *site;
@@ -44,17 +45,10 @@ int record_mode_cuts(enum record_mode mode)
 struct record_reader *record_reader_create(const struct corpus_files *files,
                                            const struct segment *segments, size_t count,
                                            enum record_mode mode, size_t block_size,
-                                           size_t max_record, struct error *err)
+                                           size_t max_record)
 {
-    struct record_reader *reader = calloc(1, sizeof(*reader));
+    struct record_reader *reader = xcalloc(1, sizeof(*reader));
 
-    if (reader)
-        reader->lines = calloc(count + 1, sizeof(*reader->lines));
-    if (!reader || !reader->lines) {
-        free(reader);
-        error_set(err, "out of memory");
-        return NULL;
-    }
     reader->files = files;
     reader->segments = segments;
     reader->count = count;
@@ -73,13 +67,7 @@ void record_reader_destroy(struct record_reader *reader)
         free(reader->flaws[i]);
     free(reader->flaws);
     free(reader->carry);
-    free(reader->lines);
     free(reader);
-}
-
-int64_t record_reader_lines(const struct record_reader *reader, size_t segment)
-{
-    return reader->lines[segment];
 }
 
 static int64_t segment_size(const struct record_reader *reader, size_t number)
@@ -178,24 +166,17 @@ static void close_segment(struct record_reader *reader)
     source_close(reader->source);
     reader->source = NULL;
     reader->passed += segment_size(reader, reader->at);
-    reader->lines[reader->at++] = reader->line;
+    reader->at++;
 }
 
-static int add_flaw(struct record_reader *reader, const char *sentence, struct error *err)
+static void add_flaw(struct record_reader *reader, const char *sentence)
 {
-    char **flaws = realloc(reader->flaws, (reader->flaw_count + 1) * sizeof(*flaws));
-
-    if (flaws)
-        reader->flaws = flaws;
-    if (!flaws || !(flaws[reader->flaw_count] = strdup(sentence)))
-        return error_set(err, "out of memory");
-    reader->flaw_count++;
-    return 0;
+    reader->flaws = xrealloc(reader->flaws, reader->flaw_count + 1, sizeof(*reader->flaws));
+    reader->flaws[reader->flaw_count++] = xstrdup(sentence);
 }
 
 /* The file has ended: is the dump complete? A segment may begin within the last tag. */
-static int check_end(struct record_reader *reader, const struct record_block *block,
-                     struct error *err)
+static void check_end(struct record_reader *reader, const struct record_block *block)
 {
     static const char tag[] = "</mediawiki>";
     const struct segment *segment = &reader->segments[reader->at];
@@ -209,11 +190,11 @@ static int check_end(struct record_reader *reader, const struct record_block *bl
         length = size;
     if (delivered == 0 || (size >= length && memcmp(block->data + size - length,
                                                     tag + sizeof(tag) - 1 - length, length) == 0))
-        return 0;
+        return;
     error_set(&flaw, "%s is truncated: it ends at byte %lld without %s; copy it again",
               reader->files->items[segment->file].path, (long long)source_position(reader->source),
               tag);
-    return add_flaw(reader, flaw.text, err);
+    add_flaw(reader, flaw.text);
 }
 
 /* Read until the block holds 'want' bytes or the source ends. A truncated file is reported by the
@@ -230,13 +211,15 @@ static int fill(struct record_reader *reader, struct record_block *block, size_t
         int owner = reader->mode == RECORD_PAGE && source_boundary(reader->source) < 0;
 
         if (count < 0 && reader->mode == RECORD_PAGE && source_is_truncated(reader->source)) {
-            /* The data before it are valid; the truncated */
+            /* The data before it are valid; the truncated page is counted as broken. */
             reader->truncated = 1;
-            count = owner ? add_flaw(reader, why.text, err) : 0;
+            count = 0;
+            if (owner)
+                add_flaw(reader, why.text);
         } else if (count < 0 && err) {
             *err = why;
         } else if (count == 0 && owner) {
-            count = check_end(reader, block, err);
+            check_end(reader, block);
         }
         if (count < 0)
             return -1;
@@ -274,7 +257,7 @@ static int64_t owned_pages(const struct record_reader *reader, const struct reco
         return (int64_t)cut;
     close = mediawiki_end(at, end);
     next = mediawiki_begin(at + 1, close ? close : end);
-    /* "<page" at the end of the block may be the start */
+    /* "<page" at the end of the block may be the start of another tag. */
     if (next)
         return end - next > 5 || reader->ended ? next - data : -1;
     return close ? close - data : -1;
@@ -391,7 +374,7 @@ static void skip_mark(struct record_reader *reader, struct record_block *block)
     reader->at_start = 0;
 }
 
-/* How much of a record that */
+/* How much of a record that is too long is kept for the message about it. */
 enum { HEAD_SIZE = 4096 };
 
 /* The record at the start of the block is too long: return an empty block that says so. */
@@ -447,7 +430,7 @@ static int learn_site(struct record_reader *reader, const struct record_block *b
         struct error sentence;
 
         error_set(&sentence, "%s: %s", reader->files->items[segment->file].path, flaw);
-        return add_flaw(reader, sentence.text, err);
+        add_flaw(reader, sentence.text);
     }
     return 0;
 }

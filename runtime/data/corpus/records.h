@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the records (lines, or texts separated by blank lines or titles) of file ranges, in blocks.
  *
- *     reader = record_reader_create(&files, segments, count, mode, block_size, max_record, &err);
+ *     reader = record_reader_create(&files, segments, count, mode, block_size, max_record);
  *     while ((rc = record_reader_next(reader, &block, &err)) > 0) {
  *         struct record_cursor cursor = {0, 0};
  *
@@ -52,8 +52,8 @@ struct record_block {
     size_t segment;               /* index of their segment */
     int64_t first_line;           /* number of the first line within the segment, from 0 */
     int64_t lines;                /* number of lines */
-    int too_long;                 /* the block stands for a record that */
-    size_t head;                  /* if too_long: bytes of its */
+    int too_long;                 /* the block stands for a record that is too long; no data */
+    size_t head;                  /* if too_long: bytes of its beginning that are still at 'data' */
     int cut;                      /* RECORD_PAGE: the file is truncated after this block */
     const struct wiki_site *site; /* RECORD_PAGE: the wiki of the dump */
 };
@@ -65,15 +65,12 @@ struct record_reader;
 struct record_reader *record_reader_create(const struct corpus_files *files,
                                            const struct segment *segments, size_t count,
                                            enum record_mode mode, size_t block_size,
-                                           size_t max_record, struct error *err);
+                                           size_t max_record);
 void record_reader_destroy(struct record_reader *reader);
 
 /* Read the next records into 'block' (initialized to zero, and freed by record_block_clear).
  * Returns 1, 0 at the end, or -1. */
 int record_reader_next(struct record_reader *reader, struct record_block *block, struct error *err);
-
-/* The lines that segment number 'segment' owns; valid once the reader has passed it. */
-int64_t record_reader_lines(const struct record_reader *reader, size_t segment);
 
 /* RECORD_PAGE: the next warning about a file that is truncated or whose <siteinfo> is incomplete;
  * NULL if there is none. The reader owns it. */

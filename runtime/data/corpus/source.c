@@ -2,6 +2,7 @@
 #include "config.h"
 #include "codec.h"
 #include "base/core/storage.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -280,23 +281,15 @@ static int open_file(struct source *source, int64_t size, struct error *err)
 struct source *source_open(const char *path, enum codec codec, int64_t size, int64_t begin,
                            int64_t end, struct error *err)
 {
-    struct source *source = calloc(1, sizeof(*source));
+    struct source *source = xcalloc(1, sizeof(*source));
 
-    if (!source) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     source->input.fd = -1;
     source->boundary = -1;
     source->begin = begin;
     source->end = end;
     source->input.position = begin;
-    source->input.bytes = malloc(INPUT_SIZE);
-    source->path = strdup(path);
-    if (!source->input.bytes || !source->path) {
-        error_set(err, "out of memory");
-        goto fail;
-    }
+    source->input.bytes = xmalloc(INPUT_SIZE);
+    source->path = xstrdup(path);
     if (open_file(source, size, err) < 0)
         goto fail;
     if (codec == CODEC_UNKNOWN) {

@@ -26,7 +26,7 @@ enum codec {
     CODEC_XZ,
     CODEC_ZSTD,
     CODEC_BZIP2,
-    CODEC_UNKNOWN, /* detected when */
+    CODEC_UNKNOWN, /* detected when the source is opened */
 };
 
 /* Detect the codec by the first 'size' bytes of a file. */
@@ -40,7 +40,7 @@ int source_check_format(const char *path, const void *bytes, size_t size, struct
  * text or has a codec that this build lacks; the error names the package to install. */
 int source_probe(const char *path, enum codec *codec, struct error *err);
 
-/* Can the file be cut? Reads its */
+/* Can the file be cut? Reads its structure, never all of it. */
 int source_can_cut(const char *path, enum codec codec, int64_t size);
 
 struct source;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The meaning of a letter after a backslash; */
+/* The meaning of a letter after a backslash; 0: left to the library. */
 static const char letters[256] = {
     ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
     ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t',

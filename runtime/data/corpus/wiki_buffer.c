@@ -1,29 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "wiki_buffer.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
 /* Enough for most pages. */
 enum { USUAL_SIZE = 4 << 20 };
 
-int wiki_buffer_grow(struct wiki_buffer *buffer, size_t more)
+void wiki_buffer_grow(struct wiki_buffer *buffer, size_t more)
 {
     size_t want = buffer->size + more + WIKI_PADDING, room = buffer->capacity * 2;
-    char *data;
 
     if (room < want)
         room = want;
     if (room < 4096)
         room = 4096;
-    data = buffer->failed ? NULL : realloc(buffer->data, room);
-    if (!data) {
-        buffer->failed = 1;
-        return -1;
-    }
-    buffer->data = data;
+    buffer->data = xrealloc(buffer->data, room, 1);
     buffer->capacity = room;
-    return 0;
 }
 
 void wiki_buffer_clear(struct wiki_buffer *buffer)
@@ -34,7 +28,7 @@ void wiki_buffer_clear(struct wiki_buffer *buffer)
 
 void wiki_buffer_reset(struct wiki_buffer *buffer)
 {
-    if (buffer->capacity > USUAL_SIZE || buffer->failed)
+    if (buffer->capacity > USUAL_SIZE)
         wiki_buffer_clear(buffer);
     buffer->size = 0;
 }

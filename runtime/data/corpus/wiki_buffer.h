@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growing buffer for the passes over a page. A failed allocation is recorded, and the user of the
- * text checks once. */
+/* A growing buffer for the passes over a page, and spans and searches in it. */
 #ifndef MEGATRON_CORPUS_WIKI_BUFFER_H
 #define MEGATRON_CORPUS_WIKI_BUFFER_H
 
@@ -15,21 +14,21 @@ enum { WIKI_PADDING = 64 };
 struct wiki_buffer {
     char *data;
     size_t size, capacity;
-    int failed;
 };
 
-/* Make room for 'more' bytes. Returns 0, or -1 with 'failed' set; the text stays valid. */
-int wiki_buffer_grow(struct wiki_buffer *buffer, size_t more);
+/* Make room for 'more' bytes. */
+void wiki_buffer_grow(struct wiki_buffer *buffer, size_t more);
 /* Free the memory. */
 void wiki_buffer_clear(struct wiki_buffer *buffer);
-/* Empty the buffer; the memory of */
+/* Empty the buffer, and free the memory of an unusually long page. */
 void wiki_buffer_reset(struct wiki_buffer *buffer);
 
 static inline void wiki_put(struct wiki_buffer *buffer, const char *data, size_t size)
 {
-    if (size == 0 ||
-        (buffer->capacity - buffer->size < size + WIKI_PADDING && wiki_buffer_grow(buffer, size)))
+    if (size == 0)
         return;
+    if (buffer->capacity - buffer->size < size + WIKI_PADDING)
+        wiki_buffer_grow(buffer, size);
     memcpy(buffer->data + buffer->size, data, size);
     buffer->size += size;
 }
@@ -40,8 +39,8 @@ static inline void wiki_copy(struct wiki_buffer *buffer, const char *data, size_
 {
     char *to;
 
-    if (buffer->capacity - buffer->size < size + WIKI_PADDING && wiki_buffer_grow(buffer, size))
-        return;
+    if (buffer->capacity - buffer->size < size + WIKI_PADDING)
+        wiki_buffer_grow(buffer, size);
     to = buffer->data + buffer->size;
     if (size <= 32) {
         memcpy(to, data, 16);
@@ -54,8 +53,8 @@ static inline void wiki_copy(struct wiki_buffer *buffer, const char *data, size_
 
 static inline void wiki_put_char(struct wiki_buffer *buffer, char c)
 {
-    if (buffer->capacity - buffer->size < 1 + WIKI_PADDING && wiki_buffer_grow(buffer, 1))
-        return;
+    if (buffer->capacity - buffer->size < 1 + WIKI_PADDING)
+        wiki_buffer_grow(buffer, 1);
     buffer->data[buffer->size++] = c;
 }
 
@@ -158,7 +157,7 @@ static inline const char *wiki_scan(const char *at, const char *end, char a, cha
     return at;
 }
 
-/* Also the mark of something that */
+/* Also the mark of something that was dropped (wiki_inline.h). */
 static inline int wiki_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\x01';

@@ -8,7 +8,7 @@
 struct writer {
     struct wiki_buffer *out;
     const char *at, *end;
-    size_t open; /* 1 + offset of the last open parenthesis */
+    size_t open; /* 1 + offset of the last open parenthesis in the output */
     int dropped; /* something was dropped since the last character */
 };
 
@@ -30,7 +30,7 @@ static int is_filler(char c)
     return c == ' ' || c == ',' || c == ';' || c == ':';
 }
 
-/* Remove the remnants before a */
+/* Remove the remnants before a closing parenthesis: "(a; )" and "( )". */
 static void close_parenthesis(struct writer *writer)
 {
     struct wiki_buffer *out = writer->out;
@@ -188,7 +188,7 @@ static const char special[256] = {[' '] = 1,
                                   [';'] = 1};
 
 #ifdef WIKI_VECTOR
-/* 'special' without the space, but with some */
+/* 'special' without the space, but with some characters that are copied. */
 static inline uint64_t special_bits(wiki_bytes bytes)
 {
     wiki_bytes low =
@@ -303,7 +303,7 @@ void wiki_characters(const struct wiki_buffer *in, struct wiki_buffer *out)
     struct writer writer = {.out = out, .at = in->data, .end = in->data + in->size};
 
     wiki_seal(in, '\n');
-    while (writer.at < writer.end && !out->failed) {
+    while (writer.at < writer.end) {
         const char *from = writer.at;
 
         writer.at = find_special(from, writer.end);

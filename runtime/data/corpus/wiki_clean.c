@@ -30,7 +30,7 @@ static void put_cell(struct wiki_buffer *out, struct wiki_span cell, int *cells)
     wiki_put(out, cell.data, cell.size);
 }
 
-/* A table line with cells: */
+/* A table line with cells: `| a || b` or `! a !! b`. */
 static void put_cells(struct wiki_buffer *out, struct wiki_span line, int *cells)
 {
     const char *at = line.data + 1, *end = line.data + line.size;
@@ -143,7 +143,7 @@ static void put_words(struct wiki_buffer *out, struct wiki_span words)
     size_t from = out->size;
 
     wiki_put(out, words.data, words.size);
-    if (out->failed || !memchr(words.data, WIKI_RAW_SPACE, words.size))
+    if (!memchr(words.data, WIKI_RAW_SPACE, words.size))
         return;
     for (; from < out->size; from++)
         if (out->data[from] == WIKI_RAW_SPACE)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 struct unit {
-    const char *code; /* as in the template, lower case */
+    const char *code; /* as in the template, in lower case except where case matters */
     const char *symbol;
     const char *name, *names; /* singular and plural; NULL: only the symbol is used */
     char kind;                /* physical quantity: only equal kinds convert */
@@ -214,7 +214,7 @@ static void put_unit(const struct unit *unit, int symbol, int several, int ameri
     const char *name = several ? unit->names : unit->name, *metre;
 
     if (symbol || !name) {
-        /* 20 /km2 and 20 °C are written */
+        /* 20 /km2 and 20 °C are written with a space, too. */
         wiki_put_text(out, unit->symbol[0] == '/' ? "" : " ");
         wiki_put_text(out, unit->symbol);
         return;

@@ -3,6 +3,7 @@
 #include "wiki_expand.h"
 #include "wiki_inline.h"
 #include "wiki_vector.h"
+#include "base/core/list.h"
 
 #include <stdlib.h>
 
@@ -19,10 +20,9 @@ struct frame {
 
 struct wiki_frames {
     struct frame *items;
-    size_t count, capacity;
-    size_t *pipes; /* of all open frames */
-    size_t pipe_count, pipe_capacity;
-    size_t templates; /* open frames other than links */
+    size_t count, room;
+    LIST(size_t) pipes; /* of all open frames */
+    size_t templates;   /* open frames other than links */
 };
 
 struct expand {
@@ -39,7 +39,7 @@ void wiki_frames_destroy(struct wiki_frames *frames)
     if (!frames)
         return;
     free(frames->items);
-    free(frames->pipes);
+    list_free(&frames->pipes);
     free(frames);
 }
 
@@ -47,18 +47,7 @@ static void push(struct expand *expand, enum frame_kind kind, size_t length)
 {
     struct wiki_frames *frames = expand->frames;
 
-    if (frames->count == frames->capacity) {
-        size_t room = frames->capacity ? frames->capacity * 2 : 64;
-        struct frame *items = realloc(frames->items, room * sizeof(*items));
-
-        if (!items) {
-            expand->out->failed = 1;
-            return;
-        }
-        frames->items = items;
-        frames->capacity = room;
-    }
-    frames->items[frames->count++] = (struct frame){expand->out->size, frames->pipe_count, kind};
+    *list_add(frames) = (struct frame){expand->out->size, frames->pipes.count, kind};
     frames->templates += kind != FRAME_LINK;
     if (frames->count > expand->look->depth)
         expand->look->depth = frames->count;
@@ -72,18 +61,7 @@ static void take_pipe(struct expand *expand)
     struct wiki_frames *frames = expand->frames;
 
     if (frames->count > 0 && frames->items[frames->count - 1].kind != FRAME_LINK) {
-        if (frames->pipe_count == frames->pipe_capacity) {
-            size_t room = frames->pipe_capacity ? frames->pipe_capacity * 2 : 256;
-            size_t *pipes = realloc(frames->pipes, room * sizeof(*pipes));
-
-            if (!pipes) {
-                expand->out->failed = 1;
-                return;
-            }
-            frames->pipes = pipes;
-            frames->pipe_capacity = room;
-        }
-        frames->pipes[frames->pipe_count++] = expand->out->size;
+        *list_add(&frames->pipes) = expand->out->size;
     }
     wiki_put_char(expand->out, '|');
     expand->at++;
@@ -93,7 +71,7 @@ static void pop(struct wiki_frames *frames)
 {
     const struct frame *frame = &frames->items[--frames->count];
 
-    frames->pipe_count = frame->pipes;
+    frames->pipes.count = frame->pipes;
     frames->templates -= frame->kind != FRAME_LINK;
 }
 
@@ -104,10 +82,11 @@ static void close_parameter(struct expand *expand, const struct frame *frame)
     struct wiki_buffer *out = expand->out;
     size_t from = out->size, to = out->size;
 
-    if (frames->pipe_count > frame->pipes && frames->count <= WIKI_EXPAND_DEPTH &&
+    if (frames->pipes.count > frame->pipes && frames->count <= WIKI_EXPAND_DEPTH &&
         expand->call.mode == WIKI_EXPAND_ALL) {
-        from = frames->pipes[frame->pipes] + 1;
-        to = frames->pipe_count > frame->pipes + 1 ? frames->pipes[frame->pipes + 1] : out->size;
+        from = frames->pipes.items[frame->pipes] + 1;
+        to = frames->pipes.count > frame->pipes + 1 ? frames->pipes.items[frame->pipes + 1]
+                                                    : out->size;
     }
     memmove(out->data + frame->start, out->data + from, to - from);
     out->size = frame->start + (to - from);
@@ -118,8 +97,8 @@ static void evaluate(struct expand *expand, const struct frame *frame)
     struct wiki_frames *frames = expand->frames;
     struct wiki_buffer *out = expand->out, *result = &expand->look->scratch;
     struct wiki_call *call = &expand->call;
-    size_t begin = frame->start + 2, end, count = frames->pipe_count - frame->pipes;
-    const size_t *pipes = frames->pipes + frame->pipes;
+    size_t begin = frame->start + 2, end, count = frames->pipes.count - frame->pipes;
+    const size_t *pipes = frames->pipes.items + frame->pipes;
 
     result->size = 0;
     if (frames->count <= WIKI_EXPAND_DEPTH) {
@@ -138,8 +117,6 @@ static void evaluate(struct expand *expand, const struct frame *frame)
     wiki_put(out, result->data, result->size);
     if (result->size == 0 && call->mode == WIKI_EXPAND_ALL)
         wiki_put_char(out, WIKI_DROPPED);
-    if (result->failed)
-        out->failed = 1;
 }
 
 static void take_closing(struct expand *expand)
@@ -148,7 +125,7 @@ static void take_closing(struct expand *expand)
     struct frame frame;
     int three = expand->end - expand->at >= 3 && expand->at[2] == '}';
 
-    /* An unclosed link inside a */
+    /* An unclosed link inside a call is not a link. */
     while (frames->templates > 0 && frames->items[frames->count - 1].kind == FRAME_LINK)
         pop(frames);
     if (frames->templates == 0) {
@@ -192,7 +169,7 @@ static void take_opening(struct expand *expand)
         push(expand, FRAME_TEMPLATE, 2);
 }
 
-/* Skip an element whose content is not markup. Returns */
+/* Skip an element at 'at' whose content is not markup. Returns its end, or NULL. */
 static const char *raw_element(struct expand *expand)
 {
     static const struct {
@@ -260,7 +237,7 @@ static void take_bracket(struct expand *expand)
 }
 
 #ifdef WIKI_VECTOR
-/* Brackets and braces differ by one bit; so do */
+/* Brackets and braces differ by one bit; so do the pipe and the backslash, which means nothing. */
 static inline wiki_bytes mark_bytes(wiki_bytes bytes)
 {
     wiki_bytes upper = wiki_vector_set(bytes, 0x20);
@@ -293,18 +270,14 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
     struct expand expand = {.look = look, .out = out, .at = in->data, .end = in->data + in->size};
 
     if (!look->frames)
-        look->frames = calloc(1, sizeof(*look->frames));
-    if (!look->frames) {
-        out->failed = 1;
-        return;
-    }
+        look->frames = xcalloc(1, sizeof(*look->frames));
     expand.frames = look->frames;
-    expand.frames->count = expand.frames->pipe_count = expand.frames->templates = 0;
+    expand.frames->count = expand.frames->pipes.count = expand.frames->templates = 0;
     expand.call.mode = mode;
     expand.call.page = page;
     expand.call.options = look->options;
     wiki_seal(in, '<');
-    while (expand.at < expand.end && !out->failed) {
+    while (expand.at < expand.end) {
         const char *from = expand.at;
 
         expand.at = find_mark(&expand);
@@ -328,7 +301,7 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
 
 /* --- Arguments -------------------------------------------------------------------------------- */
 
-/* The end of an argument's name, or NULL: */
+/* The end of an argument's name, an equals sign outside of links and tags, or NULL. */
 static const char *equals_sign(struct wiki_span arg)
 {
     const char *end = arg.data + arg.size;

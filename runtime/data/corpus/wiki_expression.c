@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluates {{#expr:}}, with the operators of */
+/* Evaluates {{#expr:}}, with the operators of MediaWiki's ParserFunctions, by precedence
+ * climbing. */
 #include "config.h"
 #include "wiki_expand.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Limit on nested parentheses and signs: */
+/* Limit on nested parentheses and signs: anything deeper is not an expression. */
 enum { DEPTH = 50 };
 
 struct reader {

@@ -135,8 +135,6 @@ static void quoted_line(struct wiki_look *look, const char *line, size_t size,
     b->size = 0;
     replace_all(a->data, a->size, "'''", "", b);
     replace_all(b->data, b->size, "''", "\"", out);
-    if (a->failed || b->failed)
-        out->failed = 1;
 }
 
 static void quotes(struct wiki_look *look, const struct wiki_buffer *in, struct wiki_buffer *out)

@@ -24,7 +24,7 @@ static void drop_space(struct wiki_buffer *out)
         out->size--;
 }
 
-/* Characters that are special to */
+/* Characters that are special to wiki_extractor_characters. */
 static const char special[256] = {[' '] = 1,  ['\t'] = 1,
                                   ['&'] = 1,  ['<'] = 1,
                                   ['>'] = 1,  ['.'] = 1,

@@ -58,7 +58,7 @@ static inline wiki_bytes line_marks(wiki_bytes bytes)
 }
 #endif
 
-/* Find the first character in [at, end) that put_line */
+/* Find the first character in [at, end) that put_line changes, or 'end'. */
 static const char *find_change(const char *at, const char *end)
 {
 #ifdef WIKI_VECTOR

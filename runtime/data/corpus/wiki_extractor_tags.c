@@ -194,7 +194,7 @@ static void discard(struct tags *tags, struct element *element, const char *at,
     }
 }
 
-/* Record the cut for the tag at */
+/* Record the cut for the tag at 'at'. Returns where to continue. */
 static const char *take_tag(struct tags *tags, const char *at, const struct wiki_tag *tag)
 {
     int row = find_tag(tag->name), rule = row < 0 ? 0 : tag_rows[row].rule;

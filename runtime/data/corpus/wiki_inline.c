@@ -4,7 +4,7 @@
 #include "wiki_expand.h"
 #include "wiki_site.h"
 
-/* Limit on links that are open at a time; */
+/* Limit on links that are open at a time; deeper ones are dropped. */
 enum { LINK_DEPTH = 40 };
 
 enum tag_kind {
@@ -339,7 +339,7 @@ static struct wiki_span pipe_trick(struct wiki_span target)
     return wiki_trim(wiki_span(target.data, (size_t)((mark ? mark : end) - target.data)));
 }
 
-/* Write the visible part of a link; an */
+/* Write the visible part of a link; an empty one is dropped. */
 static struct wiki_span shown(const struct inliner *inliner, struct wiki_span target,
                               const struct wiki_span *label)
 {
@@ -500,7 +500,7 @@ void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
                               .external = in->data};
 
     wiki_seal(in, '<');
-    while (inliner.at < inliner.end && !out->failed) {
+    while (inliner.at < inliner.end) {
         const char *from = inliner.at;
         int twice;
 

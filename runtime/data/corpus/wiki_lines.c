@@ -80,7 +80,7 @@ static inline wiki_bytes escape_marks(wiki_bytes bytes)
 }
 #endif
 
-/* Find the first character in [at, end) that JSON */
+/* Find the first character in [at, end) that JSON escapes, or 'end'. */
 static const char *find_escape(const char *at, const char *end)
 {
 #ifdef WIKI_VECTOR
@@ -238,8 +238,6 @@ static int pass_on(struct reading *reading, struct record_reader *reader, struct
     const char *flaw;
     int rc;
 
-    if (reading->text.failed)
-        return error_set(err, "out of memory");
     rc = lines->take(lines->context, wiki_span(reading->text.data, reading->text.size), err);
     wiki_buffer_reset(&reading->text);
     while (rc == 0 && (flaw = record_reader_flaw(reader))) {
@@ -255,15 +253,11 @@ int wiki_lines_read(const struct wiki_lines *lines, struct wiki_counts *counts, 
 {
     struct reading reading = {.lines = lines, .counts = counts};
     struct record_block block = {0};
-    struct record_reader *reader = NULL;
-    int rc = -1;
+    struct record_reader *reader = record_reader_create(lines->files, lines->segments, lines->count,
+                                                        RECORD_PAGE, BLOCK_SIZE, lines->max_page);
+    int rc = 1;
 
-    reading.wikitext = wikitext_create(lines->wiki, err);
-    if (reading.wikitext)
-        reader = record_reader_create(lines->files, lines->segments, lines->count, RECORD_PAGE,
-                                      BLOCK_SIZE, lines->max_page, err);
-    if (reader)
-        rc = 1;
+    reading.wikitext = wikitext_create(lines->wiki);
     while (rc > 0) {
         rc = record_reader_next(reader, &block, err);
         if ((rc > 0 && read_block(&reading, &block, err) < 0) ||

@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "wiki_passes.h"
+#include "base/core/list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 void wiki_cut_add(struct wiki_cuts *cuts, size_t begin, size_t end, int kind, unsigned what)
 {
-    if (cuts->count == cuts->capacity) {
-        size_t room = cuts->capacity ? cuts->capacity * 2 : 256;
-        struct wiki_cut *items = realloc(cuts->items, room * sizeof(*items));
-
-        if (!items) {
-            cuts->failed = 1;
-            return;
-        }
-        cuts->items = items;
-        cuts->capacity = room;
-    }
-    cuts->items[cuts->count++] = (struct wiki_cut){begin, end, kind, what};
+    *list_add(cuts) = (struct wiki_cut){begin, end, kind, what};
 }
 
 static int earlier_first(const void *a, const void *b)
@@ -63,17 +53,14 @@ void wiki_cut_apply(struct wiki_cuts *cuts, const struct wiki_buffer *in, struct
             at = cut->end;
     }
     wiki_put(out, in->data + at, in->size - at);
-    if (cuts->failed)
-        out->failed = 1;
 }
 
 void wiki_cuts_clear(struct wiki_cuts *cuts)
 {
-    free(cuts->items);
-    memset(cuts, 0, sizeof(*cuts));
+    list_free(cuts);
 }
 
-/* Find the next {| or |} in [at, end), or */
+/* Find the next {| or |} in [at, end), or 'end'. */
 static const char *next_mark(const char *at, const char *end)
 {
     for (; (at = wiki_scan(at, end, '{', '|')) + 1 < end; at++)

@@ -23,8 +23,7 @@ enum wiki_cut_kind {
 
 struct wiki_cuts {
     struct wiki_cut *items;
-    size_t count, capacity;
-    int failed;
+    size_t count, room;
 };
 
 void wiki_cut_add(struct wiki_cuts *cuts, size_t begin, size_t end, int kind, unsigned what);

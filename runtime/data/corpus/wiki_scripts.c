@@ -145,7 +145,7 @@ const char *wiki_script(const char *at, const char *end, int raised, struct wiki
 
     if (!after)
         return NULL;
-    if (!raised) /* H2O is plain text, but not 101<sub>2</sub> and */
+    if (!raised) /* H2O is plain text, but not 101<sub>2</sub> and log<sub>2</sub>8. */
         return ((out->size > 0 && is_digit(out->data[out->size - 1])) ||
                 (after < end && is_digit(*after))) &&
                        put_small(&script, 0, out)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include "wiki_entities.h"
+#include "base/core/xmalloc.h"
 
 enum { NAMES = 128, TEXT = 256 };
 
@@ -28,7 +29,7 @@ static const struct {
                {12, "help"},     {14, "category"}, {15, "category talk"}, {100, "portal"},
                {118, "draft"},   {828, "module"}};
 
-/* Copy XML text, with entities decoded and */
+/* Copy XML text, with entities decoded and underscores replaced by spaces. */
 static void copy_text(const char *from, size_t size, char *to, size_t room)
 {
     const char *end = from + size;
@@ -73,7 +74,8 @@ static const char *content(const char *from, const char *end, const char *open,
     return stop;
 }
 
-/* Parse the key attribute of a namespace tag, which */
+/* Parse the key attribute of a namespace tag, which ends before 'end'. Returns 0 if it is not a
+ * number. */
 static int read_key(const char *tag, const char *end, int *number)
 {
     const char *key = wiki_find(tag, end, "key=\"");
@@ -114,12 +116,10 @@ static const char *read_namespaces(struct wiki_site *site, const char *from, con
 
 struct wiki_site *wiki_site_parse(const char *head, size_t size)
 {
-    struct wiki_site *site = calloc(1, sizeof(*site));
+    struct wiki_site *site = xcalloc(1, sizeof(*site));
     const char *end = head + size, *begin = wiki_find(head, end, "<siteinfo"), *slash, *flaw;
     struct wiki_span text;
 
-    if (!site)
-        return NULL;
     copy_text("Wikipedia", 9, site->name, TEXT);
     memcpy(site->base, "https://en.wikipedia.org/wiki", 30);
     if (!begin || !wiki_find(begin, end, "</siteinfo>")) {
@@ -195,14 +195,10 @@ struct wiki_sites {
     struct wiki_site *items[];
 };
 
-struct wiki_sites *wiki_sites_create(size_t files, struct error *err)
+struct wiki_sites *wiki_sites_create(size_t files)
 {
-    struct wiki_sites *sites = calloc(1, sizeof(*sites) + files * sizeof(sites->items[0]));
+    struct wiki_sites *sites = xcalloc(1, sizeof(*sites) + files * sizeof(sites->items[0]));
 
-    if (!sites) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     pthread_mutex_init(&sites->lock, NULL);
     sites->count = files;
     return sites;

@@ -8,7 +8,7 @@
 
 struct wiki_site;
 
-/* Namespaces that links depend on. Others */
+/* Namespaces that links depend on. Others have their own numbers. */
 enum { WIKI_NS_NONE = -1000, WIKI_NS_MAIN = 0, WIKI_NS_FILE = 6, WIKI_NS_CATEGORY = 14 };
 
 /* Parse the 'size' bytes before the first <page>. Missing values are those of the English
@@ -28,9 +28,9 @@ int wiki_site_namespace(const struct wiki_site *site, struct wiki_span prefix);
 
 /* The sites of the files of a corpus, by file index. Thread-safe. */
 struct wiki_sites;
-struct wiki_sites *wiki_sites_create(size_t files, struct error *err);
+struct wiki_sites *wiki_sites_create(size_t files);
 void wiki_sites_destroy(struct wiki_sites *sites);
-/* The site of a file, or NULL if it */
+/* The site of a file, or NULL if it is not known yet. */
 const struct wiki_site *wiki_sites_get(struct wiki_sites *sites, size_t file);
 /* Store the site of a file. If another thread was first, destroys 'site'. Returns the stored
  * site. */

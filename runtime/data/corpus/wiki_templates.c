@@ -49,7 +49,7 @@ static void t_text(const struct wiki_call *call, const char *extra, struct wiki_
     wiki_put_text(out, extra);
 }
 
-/* Write all positional arguments with */
+/* Write all positional arguments with 'extra' between them. */
 static void t_join(const struct wiki_call *call, const char *extra, struct wiki_buffer *out)
 {
     for (size_t i = 1; i <= call->count; i++) {

@@ -38,7 +38,7 @@ enum { TAGS = sizeof(tags) / sizeof(tags[0]) };
 
 /* Open tags, braces and brackets: items of 'look->stack' with their offset in 'begin'. */
 enum open_kind {
-    OPEN_TAG,      /* 'what': its index; 'end': 1 + index */
+    OPEN_TAG,      /* 'what': its index; 'end': 1 + index of the tag around it, or 0 */
     OPEN_TEMPLATE, /* 'end': number of braces */
     OPEN_LINK,     /* 'end': number of brackets; 'what': nested open links, including this one */
 };
@@ -171,7 +171,7 @@ static void take_open_brackets(struct scan *scan)
     scan->at += count;
 }
 
-/* An open link inside a call */
+/* A link that is open inside a call that closes is unclosed. */
 static void find_link_in_call(struct scan *scan, const struct wiki_cut *link)
 {
     if (scan->open->count > scan->tag + link->what)
@@ -388,7 +388,7 @@ struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buf
     look->stack.count = look->cuts.count = 0;
     wiki_seal(text, '<');
     /* Without memory the page is not converted, either. */
-    while (scan.found.fault == FAULT_NONE && !look->stack.failed && !look->cuts.failed &&
+    while (scan.found.fault == FAULT_NONE &&
            (scan.at = wiki_find_mark(scan.at, scan.end, &marks)) < scan.end) {
         if (*scan.at == '[')
             take_open_brackets(&scan);

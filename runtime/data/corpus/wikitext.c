@@ -9,6 +9,7 @@
 #include "wiki_looks.h"
 #include "wiki_site.h"
 #include "wiki_unclosed.h"
+#include "base/core/xmalloc.h"
 
 struct wikitext {
     const struct wiki_options *options;
@@ -40,14 +41,10 @@ int wiki_options_namespaces(struct wiki_options *options, const char *list, stru
     }
 }
 
-struct wikitext *wikitext_create(const struct wiki_options *options, struct error *err)
+struct wikitext *wikitext_create(const struct wiki_options *options)
 {
-    struct wikitext *wikitext = calloc(1, sizeof(*wikitext));
+    struct wikitext *wikitext = xcalloc(1, sizeof(*wikitext));
 
-    if (!wikitext) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     wikitext->options = wikitext->look.options = options;
     return wikitext;
 }
@@ -191,7 +188,7 @@ static int is_long_enough(struct wiki_span text, int64_t wanted)
     return count >= wanted;
 }
 
-static int convert(struct wikitext *wikitext, struct wiki_span title, const struct wiki_site *site)
+static void convert(struct wikitext *wikitext, struct wiki_span title, const struct wiki_site *site)
 {
     struct wiki_look *look = &wikitext->look;
     struct wiki_page_info page = {title, site};
@@ -200,18 +197,13 @@ static int convert(struct wikitext *wikitext, struct wiki_span title, const stru
 
     /* The passes compute addresses even in empty buffers. */
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
-        if (!buffers[i]->data && wiki_buffer_grow(buffers[i], 1) < 0)
-            return -1;
+        if (!buffers[i]->data)
+            wiki_buffer_grow(buffers[i], 1);
     look->out.size = look->head = look->depth = 0;
     if (wikitext->options->style == WIKI_EXTRACTOR)
         wiki_look_extractor(look, &page);
     else
         wiki_look_clean(look, &page);
-    return look->a.failed || look->b.failed || look->out.failed || look->scratch.failed ||
-                   look->line_a.failed || look->line_b.failed || look->cuts.failed ||
-                   look->stack.failed
-               ? -1
-               : 0;
 }
 
 /* A template that calls itself is broken, even if templates are not wanted. */
@@ -267,8 +259,7 @@ enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, s
     if (document->unclosed.fault != FAULT_NONE)
         document->unclosed.place = (size_t)(page.text.data - data) +
                                    mediawiki_escaped(page.text, document->unclosed.place);
-    if (convert(wikitext, document->title, site) < 0)
-        return FAULT_LENGTH;
+    convert(wikitext, document->title, site);
     if (wikitext->look.depth > WIKI_DEPTH)
         return FAULT_DEPTH;
     document->text = wiki_span(wikitext->look.out.data, wikitext->look.out.size);

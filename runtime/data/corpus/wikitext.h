@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts a page of a MediaWiki dump to a document of plain text.
  *
- *     struct wikitext *wikitext = wikitext_create(&options, &err);
+ *     struct wikitext *wikitext = wikitext_create(&options);
  *
  *     if (wikitext_page(wikitext, page, size, site, &document) == FAULT_NONE)
  *         use(document.text);
@@ -54,7 +54,7 @@ struct wiki_document {
 struct wikitext;
 
 /* The converter of one thread. 'options' must stay valid. Caller must destroy. */
-struct wikitext *wikitext_create(const struct wiki_options *options, struct error *err);
+struct wikitext *wikitext_create(const struct wiki_options *options);
 void wikitext_destroy(struct wikitext *wikitext);
 
 /* Convert the page at 'data' (from <page> to </page>). Returns FAULT_NONE with the document, which

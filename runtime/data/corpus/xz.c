@@ -3,6 +3,7 @@
  * large file made with several threads (xz -T, pixz) is cut. */
 #include "codec.h"
 #include "base/core/storage.h"
+#include "base/core/xmalloc.h"
 
 #include <lzma.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 /* The dictionary of xz -9 is 64 MiB; nothing needs this much. */
 #define MEMORY_LIMIT ((uint64_t)512 << 20)
 
-/* The index reader needs an */
+/* The index reader needs an interface that was added in 5.4. */
 #define WITH_BLOCKS (LZMA_VERSION >= 50040002)
 
 struct xz {
@@ -55,11 +56,11 @@ static lzma_index *read_index(int fd, int64_t size)
 {
     lzma_stream stream = LZMA_STREAM_INIT;
     lzma_index *index = NULL;
-    unsigned char *buffer = malloc(INPUT_SIZE);
+    unsigned char *buffer = xmalloc(INPUT_SIZE);
     int64_t position = 0;
     lzma_ret rc = lzma_file_info_decoder(&stream, &index, MEMORY_LIMIT, (uint64_t)size);
 
-    while (buffer && rc == LZMA_OK) {
+    while (rc == LZMA_OK) {
         if (stream.avail_in == 0) {
             ssize_t count = file_read_at(fd, buffer, INPUT_SIZE, position);
 
@@ -250,14 +251,12 @@ static void xz_finish(struct source *source)
 int xz_start(struct source *source, struct error *err)
 {
     static const lzma_stream fresh = LZMA_STREAM_INIT;
-    struct xz *xz = calloc(1, sizeof(*xz));
+    struct xz *xz = xcalloc(1, sizeof(*xz));
     lzma_ret rc;
 
     source->state = xz;
     source->read = xz_read_on;
     source->finish = xz_finish;
-    if (!xz)
-        return error_set(err, "decompressing xz: out of memory");
     xz->stream = fresh;
 #if WITH_BLOCKS
     if (source->begin > 0 || source->end < source->size)

@@ -5,6 +5,7 @@
  * to another frame or to the end of the file. */
 #include "codec.h"
 #include "base/core/storage.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,8 @@ static int begins_frame(int fd, int64_t position, int64_t size)
     return little32(bytes) == FRAME_MAGIC || is_skippable(little32(bytes));
 }
 
-/* The end of the frame at 'position', or -1 */
+/* The end of the frame at 'position', or -1 if there is no frame or none that ends before
+ * 'limit'. */
 static int64_t frame_end(int fd, int64_t position, int64_t size, int64_t limit)
 {
     static const int dictionary_sizes[] = {0, 1, 2, 4}, content_sizes[] = {0, 2, 4, 8};
@@ -159,22 +161,22 @@ static void zstd_finish(struct source *source)
 {
     struct zstd *zstd = source->state;
 
-    if (zstd)
-        ZSTD_freeDStream(zstd->stream);
+    ZSTD_freeDStream(zstd->stream);
     free(zstd);
 }
 
 int zstd_start(struct source *source, struct error *err)
 {
-    struct zstd *zstd = calloc(1, sizeof(*zstd));
+    struct zstd *zstd = xcalloc(1, sizeof(*zstd));
     int found;
 
     source->state = zstd;
     source->read = zstd_read;
     source->finish = zstd_finish;
-    if (!zstd || !(zstd->stream = ZSTD_createDStream()))
+    zstd->stream = ZSTD_createDStream();
+    if (!zstd->stream)
         return error_set(err, "decompressing zstd: out of memory");
-    /* 128 MiB, as `zstd --long` */
+    /* 128 MiB, as `zstd --long` writes; more would need memory that a rank should not use. */
     ZSTD_DCtx_setParameter(zstd->stream, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
     if (source->begin > 0) {
         found = find_frame(source, err);

@@ -198,10 +198,8 @@ int curate_phase(struct curate *engine, const struct curate_phase *phase, struct
                    : error_set_errno(err, errno, "cannot create %s", pool.work.base);
     if (engine->world->rank == 0)
         work_remove_leftovers(&pool.work);
-    if (board_init(&pool.board, JOB_MARKED, phase->count,
-                   phase->count * (size_t)engine->world->rank / (size_t)engine->world->size,
-                   err) < 0)
-        return -1;
+    board_init(&pool.board, JOB_MARKED, phase->count,
+               phase->count * (size_t)engine->world->rank / (size_t)engine->world->size);
     pthread_mutex_init(&pool.lock, NULL);
     rc = board_scan(&pool.work, &pool.board, err) < 0 ? -1 : run_pool(&pool, err);
     pthread_mutex_destroy(&pool.lock);
@@ -307,12 +305,13 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
     struct bytes bytes = {0};
     int64_t target = 0;
 
-    if (config->input_count > 0 &&
-        (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output, err) <
-             0 ||
-         check_files(engine, err) < 0 ||
-         input_plan_cut(plan, config->mode, chunk_bytes(engine), &target, err) < 0))
-        return -1;
+    if (config->input_count > 0) {
+        if (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output,
+                              err) < 0 ||
+            check_files(engine, err) < 0)
+            return -1;
+        target = input_plan_cut(plan, config->mode, chunk_bytes(engine));
+    }
     input_plan_note(plan, config->chunk_bytes, target);
     bytes_put_text(&bytes, PACKAGE_VERSION);
     bytes_put_text(&bytes, config->command);
@@ -323,18 +322,7 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
     bytes_put_u64(&bytes, (uint64_t)config->max_line);
     bytes_put_u64(&bytes, (uint64_t)target);
     bytes_put(&bytes, identity->data, identity->size);
-    for (size_t i = 0; i < plan->files.count; i++) {
-        const struct corpus_file *file = &plan->files.items[i];
-
-        bytes_put_text(&bytes, file->path);
-        bytes_put_u64(&bytes, (uint64_t)file->size);
-        bytes_put_u64(&bytes, (uint64_t)file->modified);
-        /* A pipe cannot be read again. */
-        if (strcmp(file->path, "-") == 0) {
-            bytes_put_u64(&bytes, (uint64_t)getpid());
-            bytes_put_u64(&bytes, (uint64_t)time(NULL));
-        }
-    }
+    input_plan_put_files(&bytes, plan);
     plan->identity = checksum_seeded(bytes.data, bytes.size, 1);
     bytes_clear(&bytes);
     return 0;

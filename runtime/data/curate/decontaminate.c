@@ -66,10 +66,9 @@ static int read_tests(struct decontaminate *run, const struct corpus_files *file
 
     for (size_t i = 0; i < files->count && rc >= 0; i++) {
         struct segment segment = {(uint32_t)i, 0, SOURCE_TO_END};
-        struct record_reader *reader = record_reader_create(
-            files, &segment, 1, mode, 1 << 20, (size_t)run->config->base.max_line, err);
+        struct record_reader *reader = record_reader_create(files, &segment, 1, mode, 1 << 20,
+                                                            (size_t)run->config->base.max_line);
 
-        rc = reader ? 0 : -1;
         while (rc >= 0 && (rc = record_reader_next(reader, &block, err)) > 0) {
             struct record_cursor cursor = {0, 0};
             struct record record;

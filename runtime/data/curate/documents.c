@@ -61,8 +61,8 @@ static int64_t lines_before(const struct curate *engine, size_t segment)
     if (first == segment)
         return 0;
     reader = record_reader_create(&plan->files, plan->segments + first, segment - first,
-                                  RECORD_JSON, BLOCK_SIZE, (size_t)engine->config->max_line, NULL);
-    while (reader && record_reader_next(reader, &block, NULL) > 0)
+                                  RECORD_JSON, BLOCK_SIZE, (size_t)engine->config->max_line);
+    while (record_reader_next(reader, &block, NULL) > 0)
         lines += block.lines;
     record_block_clear(&block);
     record_reader_destroy(reader);
@@ -240,8 +240,8 @@ int documents_each(struct curate_job *job, size_t chunk, struct tally *tally,
 
     walk.jsonl = jsonl_create(&engine->config->key, 1, err);
     reader = record_reader_create(&plan->files, plan->segments + first, count, RECORD_JSON,
-                                  BLOCK_SIZE, (size_t)engine->config->max_line, err);
-    if (!walk.jsonl || !reader)
+                                  BLOCK_SIZE, (size_t)engine->config->max_line);
+    if (!walk.jsonl)
         rc = -1;
     while (rc > 0 && (rc = record_reader_next(reader, &block, err)) > 0) {
         curate_touch(job);

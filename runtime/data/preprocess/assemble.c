@@ -8,6 +8,7 @@
 #include "base/core/storage.h"
 #include "front.h"
 #include "data/dataset/idx_format.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,19 +55,16 @@ static size_t descriptor_limit(void)
     return half;
 }
 
-int assembly_init(struct assembly *assembly, struct error *err)
+void assembly_init(struct assembly *assembly)
 {
     size_t count = assembly->layout->shards * assembly->layout->keys * 2;
 
     pthread_mutex_init(&assembly->lock, NULL);
     assembly->open_limit = descriptor_limit();
-    assembly->slots = malloc((count + 1) * sizeof(*assembly->slots));
-    assembly->open = calloc(assembly->open_limit, sizeof(*assembly->open));
-    if (!assembly->slots || !assembly->open)
-        return error_set(err, "out of memory");
+    assembly->slots = xmalloc((count + 1) * sizeof(*assembly->slots));
+    assembly->open = xcalloc(assembly->open_limit, sizeof(*assembly->open));
     for (size_t i = 0; i < count; i++)
         assembly->slots[i] = -1;
-    return 0;
 }
 
 void assembly_clear(struct assembly *assembly)
@@ -382,8 +380,7 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
     const unsigned char *tokens = data->tokens;
     size_t at = 0;
 
-    if (columns_reserve(columns, data->entry_count) < 0)
-        return error_set(err, "out of memory");
+    columns_reserve(columns, data->entry_count);
     while (at < data->entry_count) {
         size_t shard = shard_of(layout, position->documents);
         const struct position *cut = &layout->cuts[shard];
@@ -414,24 +411,20 @@ static int sum_tokens(struct assembly *assembly, size_t key, const struct part_k
                       int64_t token, uint64_t *sum, struct error *err)
 {
     size_t size = data->token_count * assembly->layout->id_size;
-    unsigned char *tokens = malloc(size + 1);
+    unsigned char *tokens;
     char path[DISK_PATH];
-    int fd, rc = -1;
+    int fd, rc;
 
-    if (!tokens)
-        return error_set(err, "out of memory");
     if (draft_path(assembly, 0, key, BIN, path, err) < 0)
-        goto done;
+        return -1;
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        error_set_errno(err, errno, "cannot open %s", path);
-        goto done;
-    }
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    tokens = xmalloc(size + 1);
     rc = disk_pread(fd, tokens, size, token * (int64_t)assembly->layout->id_size, path, err);
     close(fd);
     if (rc == 0)
         *sum = checksum_seeded(tokens, size, *sum);
-done:
     free(tokens);
     return rc;
 }
@@ -486,12 +479,10 @@ static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_read
                        struct error *err)
 {
     const struct output_layout *layout = assembly->layout;
-    struct columns *columns = calloc(layout->keys, sizeof(*columns));
+    struct columns *columns = xcalloc(layout->keys, sizeof(*columns));
     struct position position = layout->begins[chunk], end = layout->begins[chunk + 1];
     int rc;
 
-    if (!columns)
-        return error_set(err, "out of memory");
     rc = copy_keys(assembly, part, &position, columns, torn, err);
     for (size_t k = 0; k < layout->keys; k++)
         columns_clear(&columns[k]);

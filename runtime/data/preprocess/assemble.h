@@ -22,14 +22,14 @@ struct assembly {
     struct tokenizer_identity made_by;
     struct board *parts; /* to look up the paths of parts */
     const struct output_layout *layout;
-    int32_t *slots; /* by file number: index */
+    int32_t *slots; /* by file number: index in 'open', or -1 */
     struct open_file *open;
     size_t open_count, open_limit;
     uint64_t turn;
     pthread_mutex_t lock;
 };
 
-int assembly_init(struct assembly *assembly, struct error *err);
+void assembly_init(struct assembly *assembly);
 void assembly_clear(struct assembly *assembly);
 
 /* Create the files at their full size, with headers. Touches 'claim', the claim of the layout job.

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "board.h"
 #include "lib/clock.h"
+#include "base/core/xmalloc.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,19 +17,15 @@
 /* A fraction of the shortest lease, one second. */
 static const double TOUCH_SECONDS = 0.25;
 
-int board_init(struct board *board, enum job_kind kind, size_t count, size_t start,
-               struct error *err)
+void board_init(struct board *board, enum job_kind kind, size_t count, size_t start)
 {
     board->kind = kind;
     board->count = count;
     board->cursor = count ? start % count : 0;
-    board->jobs = calloc(count + 1, sizeof(*board->jobs));
-    if (!board->jobs)
-        return error_set(err, "%zu jobs: out of memory", count);
+    board->jobs = xcalloc(count + 1, sizeof(*board->jobs));
     for (size_t i = 0; i < count; i++)
         board->jobs[i].generation = -1;
     pthread_mutex_init(&board->lock, NULL);
-    return 0;
 }
 
 void board_clear(struct board *board)

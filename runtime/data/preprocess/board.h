@@ -42,8 +42,7 @@ struct board {
     pthread_mutex_t lock;
 };
 
-int board_init(struct board *board, enum job_kind kind, size_t count, size_t start,
-               struct error *err);
+void board_init(struct board *board, enum job_kind kind, size_t count, size_t start);
 void board_clear(struct board *board);
 
 /* Scan the directory. Returns the number of jobs that are not done, or -1. */

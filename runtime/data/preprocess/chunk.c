@@ -4,6 +4,7 @@
 #include "lib/clock.h"
 #include "base/core/log.h"
 #include "document.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,15 +32,11 @@ static int is_quick(const struct input_plan *plan, size_t number)
 struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struct error *err)
 {
     const struct input_plan *plan = encode->plan;
-    struct chunk *chunk = calloc(1, sizeof(*chunk));
+    struct chunk *chunk = xcalloc(1, sizeof(*chunk));
     size_t first = plan->chunks[number], count = plan->chunks[number + 1] - first;
     /* Erases a progress line. */
     const char *over = encode->config->terminal && isatty(STDOUT_FILENO) ? "\r\033[K" : "";
 
-    if (!chunk) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     pthread_mutex_init(&chunk->write_lock, NULL);
     chunk->number = number;
     chunk->direct = direct;
@@ -54,10 +51,8 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
         goto fail;
     chunk->reader =
         record_reader_create(&plan->files, plan->segments + first, count, encode->config->mode,
-                             BLOCK_SIZE, (size_t)encode->config->max_line, err);
-    chunk->lines = calloc(count + 1, sizeof(*chunk->lines));
-    if (!chunk->reader || !chunk->lines)
-        goto fail;
+                             BLOCK_SIZE, (size_t)encode->config->max_line);
+    chunk->lines = xcalloc(count + 1, sizeof(*chunk->lines));
     chunk->part = part_create(chunk->draft, plan->identity, number, encode->config->key_count,
                               tokenizer_id_size(encode->tokenizer), direct, err);
     if (!chunk->part)
@@ -95,8 +90,8 @@ static int64_t lines_before(const struct encode *encode, const struct segment *s
     if (segment->begin == 0)
         return 0;
     reader = record_reader_create(&encode->plan->files, &before, 1, encode->config->mode,
-                                  BLOCK_SIZE, (size_t)encode->config->max_line, NULL);
-    while (reader && record_reader_next(reader, &block, NULL) > 0)
+                                  BLOCK_SIZE, (size_t)encode->config->max_line);
+    while (record_reader_next(reader, &block, NULL) > 0)
         lines = block.first_line + block.lines;
     record_reader_destroy(reader);
     record_block_clear(&block);

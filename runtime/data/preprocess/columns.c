@@ -1,31 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "columns.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 
-int columns_reserve(struct columns *columns, size_t more)
+void columns_reserve(struct columns *columns, size_t more)
 {
     size_t count = columns->count + more;
-    int32_t *lengths;
-    int64_t *pointers, *documents;
 
     if (count <= columns->capacity)
-        return 0;
+        return;
     count += count / 2;
-    lengths = realloc(columns->lengths, count * sizeof(*lengths));
-    if (lengths)
-        columns->lengths = lengths;
-    pointers = realloc(columns->pointers, count * sizeof(*pointers));
-    if (pointers)
-        columns->pointers = pointers;
-    documents = realloc(columns->documents, count * sizeof(*documents));
-    if (documents)
-        columns->documents = documents;
-    if (!lengths || !pointers || !documents)
-        return -1;
+    columns->lengths = xrealloc(columns->lengths, count, sizeof(*columns->lengths));
+    columns->pointers = xrealloc(columns->pointers, count, sizeof(*columns->pointers));
+    columns->documents = xrealloc(columns->documents, count, sizeof(*columns->documents));
     columns->capacity = count;
-    return 0;
 }
 
 void columns_add(struct columns *columns, int32_t entry, const struct position *cut, size_t id_size,

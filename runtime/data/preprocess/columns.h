@@ -21,8 +21,8 @@ struct columns {
     size_t count, capacity; /* in entries */
 };
 
-/* Make room for 'more' further entries. Returns 0, or -1 if out of memory. */
-int columns_reserve(struct columns *columns, size_t more);
+/* Make room for 'more' further entries. */
+void columns_reserve(struct columns *columns, size_t more);
 
 /* Append an entry to the stretch, whose shard begins at 'cut'; columns_reserve made room for it.
  * Advances 'position'. */

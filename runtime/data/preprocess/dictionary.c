@@ -86,11 +86,11 @@ static int count_chunk(void *context, int64_t chunk, struct error *err)
     size_t first = plan->chunks[chunk], count = plan->chunks[chunk + 1] - first;
     struct record_reader *reader =
         record_reader_create(&plan->files, plan->segments + first, count, config->mode, BLOCK_SIZE,
-                             (size_t)config->max_line, err);
+                             (size_t)config->max_line);
     struct record_block block = {0};
     struct document_parser parser;
     struct word_table words = {0};
-    int rc = document_parser_open(&parser, config, err) == 0 && reader ? 1 : -1;
+    int rc = document_parser_open(&parser, config, err) == 0 ? 1 : -1;
 
     while (rc > 0 && (rc = record_reader_next(reader, &block, err)) > 0)
         if (count_block(config, &parser, &block, &words, err) < 0)
@@ -109,7 +109,6 @@ static int count_input(const struct preprocess_config *config, struct error *err
     struct input_plan plan = {0};
     struct counting counting = {.config = config, .plan = &plan};
     int threads = config->threads > 0 ? (int)config->threads : cpuset_usable();
-    int64_t target;
     int rc;
 
     pthread_mutex_init(&counting.lock, NULL);
@@ -121,10 +120,10 @@ static int count_input(const struct preprocess_config *config, struct error *err
                        "once");
         rc = error_append(err, "; name it with --vocab-file");
     }
-    if (rc == 0)
-        rc = input_plan_cut(&plan, config->mode, config->chunk_bytes, &target, err);
-    if (rc == 0)
+    if (rc == 0) {
+        input_plan_cut(&plan, config->mode, config->chunk_bytes);
         rc = threads_loop(threads, (int64_t)plan.chunk_count, count_chunk, &counting, err);
+    }
     if (rc == 0 && counting.words.count == 0)
         rc = error_set_code(err, ERROR_USAGE, "the input contains no words; check the input files");
     if (rc == 0)

@@ -61,8 +61,8 @@ enum document_fault document_check(const struct preprocess_config *config,
             return fault;
     }
     if (config->mode != RECORD_JSON) {
-        if (config->detokenize && detokenize(record->data, record->size, &parser->plain) < 0)
-            return FAULT_LENGTH;
+        if (config->detokenize)
+            detokenize(record->data, record->size, &parser->plain);
         text = plain_text(parser, config, record);
         return !tokenizer || tokenizer_accepts(tokenizer, text.data, text.size) ? FAULT_NONE
                                                                                 : FAULT_IDS;
@@ -129,11 +129,8 @@ int document_parser_open(struct document_parser *parser, const struct preprocess
     if (config->mode == RECORD_JSON)
         parser->jsonl = jsonl_create(config->keys, config->key_count, err);
     if (config->mode == RECORD_PAGE)
-        parser->wikitext = wikitext_create(&config->wiki, err);
-    return (config->mode == RECORD_JSON && !parser->jsonl) ||
-                   (config->mode == RECORD_PAGE && !parser->wikitext)
-               ? -1
-               : 0;
+        parser->wikitext = wikitext_create(&config->wiki);
+    return config->mode == RECORD_JSON && !parser->jsonl ? -1 : 0;
 }
 
 void document_parser_close(struct document_parser *parser)
@@ -172,10 +169,10 @@ int document_count_faults(const struct preprocess_config *config, const struct i
     size_t first = plan->chunks[chunk], count = plan->chunks[chunk + 1] - first;
     struct record_reader *reader =
         record_reader_create(&plan->files, plan->segments + first, count, config->mode, BLOCK_SIZE,
-                             (size_t)config->max_line, err);
+                             (size_t)config->max_line);
     struct record_block block = {0};
     struct document_parser parser;
-    int rc = document_parser_open(&parser, config, err) == 0 && reader ? 1 : -1;
+    int rc = document_parser_open(&parser, config, err) == 0 ? 1 : -1;
 
     while (rc > 0 && documents > 0 && (rc = record_reader_next(reader, &block, err)) > 0)
         count_in_block(config, tokenizer, &parser, &block, &documents, faults, last);

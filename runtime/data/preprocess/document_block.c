@@ -3,6 +3,7 @@
 #include "document_block.h"
 #include "document.h"
 #include "data/corpus/mediawiki.h"
+#include "base/core/list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,9 +67,8 @@ static int encode_text(struct block_encoder *with, struct block *block, size_t k
                   tokens->count - before);
         return error_append(err, "; lower --max-line-bytes");
     }
-    if ((tokens->count > before || with->config->fairseq) &&
-        entry_list_add(&block->data.entries[key], (int32_t)(tokens->count - before)) < 0)
-        return error_set(err, "out of memory");
+    if (tokens->count > before || with->config->fairseq)
+        *list_add(&block->data.entries[key]) = (int32_t)(tokens->count - before);
     return 0;
 }
 
@@ -101,8 +101,7 @@ static int encode_texts(struct block_encoder *with, struct block *block, size_t 
                          : encode_text(with, block, key, texts[i].data, texts[i].size, err)) < 0)
             return -1;
     if (entries->count == first) {
-        if (entry_list_add(entries, ENTRY_LAST) < 0)
-            return error_set(err, "out of memory");
+        *list_add(entries) = ENTRY_LAST;
         return 0;
     }
     if (with->config->append_eod) {
@@ -190,10 +189,8 @@ void block_reset(struct block *block, size_t keys)
         /* Free the memory that one huge document needed. */
         if (tokens->capacity > 4 << 20)
             token_buffer_clear(tokens);
-        if (entries->capacity > 1 << 20) {
-            free(entries->items);
-            memset(entries, 0, sizeof(*entries));
-        }
+        if (entries->room > 1 << 20)
+            list_free(entries);
         tokens->count = entries->count = 0;
     }
     block->data.documents = 0;

@@ -3,6 +3,7 @@
 #include "chunk.h"
 #include "base/core/log.h"
 #include "base/core/threads.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ struct encode_pool {
     size_t fronting;      /* open or closing chunks at the front, in order */
     size_t behind;        /* the number of the next chunk at the front */
     struct chunk *newest; /* the last chunk at the front, if it is open */
-    int starting;         /* a thread is opening a chunk that may be */
+    int starting;         /* a thread is opening a chunk that may be at the front */
     size_t held;          /* memory of blocks with long lines */
     size_t reading;       /* threads that are reading a block */
     size_t expected;      /* expected memory of the next block; 0: no long lines */
@@ -493,21 +494,17 @@ static int work(void *context, int64_t thread, struct error *err)
 
 int encode_open(struct encode *encode, struct error *err)
 {
-    struct encode_pool *pool = calloc(1, sizeof(*pool));
+    struct encode_pool *pool = xcalloc(1, sizeof(*pool));
     size_t cache = caches_limit / encode->threads;
 
     encode->pool = pool;
     encode->broken = SIZE_MAX;
-    if (!pool)
-        return error_set(err, "out of memory");
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->long_lock, NULL);
     pthread_cond_init(&pool->changed, NULL);
     pool->block_count = encode->threads * 2 + 2;
-    pool->workers = calloc(encode->threads, sizeof(*pool->workers));
-    pool->blocks = calloc(pool->block_count, sizeof(*pool->blocks));
-    if (!pool->workers || !pool->blocks)
-        return error_set(err, "out of memory");
+    pool->workers = xcalloc(encode->threads, sizeof(*pool->workers));
+    pool->blocks = xcalloc(pool->block_count, sizeof(*pool->blocks));
     for (size_t i = 0; i < encode->threads; i++) {
         struct worker *worker = &pool->workers[i];
 
@@ -526,9 +523,9 @@ void encode_close(struct encode *encode)
 
     if (!pool)
         return;
-    for (size_t i = 0; pool->workers && i < encode->threads; i++)
+    for (size_t i = 0; i < encode->threads; i++)
         block_encoder_close(&pool->workers[i].with);
-    for (size_t i = 0; pool->blocks && i < pool->block_count; i++)
+    for (size_t i = 0; i < pool->block_count; i++)
         block_clear(&pool->blocks[i]);
     free(pool->workers);
     free(pool->blocks);

@@ -143,7 +143,7 @@ static int hand_over(struct front *front, size_t key, struct error *err)
 
 /* --- Tokens ----------------------------------------------------------------------------------- */
 
-/* Write the buffer, and continue */
+/* Write the buffer, and continue at the next unit. */
 static int flush_file(struct front *front, size_t key, struct error *err)
 {
     struct front_file *file = &front->files[key];
@@ -285,7 +285,7 @@ int front_pass(struct front *front, size_t chunk, struct error *err)
     while (front->next < front->board->count && board_is_done(front->board, front->next)) {
         part = output_layout_open_part(front->work, front->board, front->next, front->keys,
                                        front->id_size, &torn, err);
-        /* Another chunk may be waiting for the end of a chunk that was just */
+        /* Another chunk may be waiting for the position after a chunk that was just made. */
         if (!part && (!torn || front->board->jobs[front->next].made))
             return -1;
         /* The layout job will find and report the damage; until then no position is known. */

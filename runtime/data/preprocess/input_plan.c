@@ -7,6 +7,7 @@
 #include "base/core/storage.h"
 #include "base/core/log.h"
 #include "data/corpus/wiki_site.h"
+#include "base/core/list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,22 +25,6 @@
  * a chunk cost about a millisecond, so larger corpora have chunks of at least 16 MiB. */
 static const int64_t smallest_chunk = 4 << 20, usual_chunk = 16 << 20, largest_chunk = 256 << 20;
 static const int64_t chunks_least = 16, chunks_most = 32768;
-
-static int add_segment(struct input_plan *plan, uint32_t file, int64_t begin, int64_t end)
-{
-    size_t count = plan->segment_count;
-
-    if ((count & (count - 1)) == 0) {
-        size_t room = count ? count * 2 : 64;
-        struct segment *segments = realloc(plan->segments, room * sizeof(*segments));
-
-        if (!segments)
-            return -1;
-        plan->segments = segments;
-    }
-    plan->segments[plan->segment_count++] = (struct segment){file, begin, end};
-    return 0;
-}
 
 static int64_t default_size(int64_t total)
 {
@@ -73,8 +58,10 @@ static int64_t piece_begin(int64_t size, int64_t number, int64_t pieces)
     return (int64_t)((__int128)size * number / pieces);
 }
 
-static int cut_files(struct input_plan *plan, enum record_mode mode, int64_t target)
+static void cut_files(struct input_plan *plan, enum record_mode mode, int64_t target)
 {
+    LIST(struct segment) segments = {0};
+
     for (size_t i = 0; i < plan->files.count; i++) {
         const struct corpus_file *file = &plan->files.items[i];
         int64_t pieces = 1;
@@ -86,21 +73,19 @@ static int cut_files(struct input_plan *plan, enum record_mode mode, int64_t tar
             int64_t begin = piece_begin(file->size, k, pieces);
             int64_t end = k + 1 == pieces ? SOURCE_TO_END : piece_begin(file->size, k + 1, pieces);
 
-            if (add_segment(plan, (uint32_t)i, begin, end) < 0)
-                return -1;
+            *list_add(&segments) = (struct segment){(uint32_t)i, begin, end};
         }
     }
-    return 0;
+    plan->segments = segments.items;
+    plan->segment_count = segments.count;
 }
 
 /* Neighboring small files share a chunk. */
-static int group_segments(struct input_plan *plan, int64_t target)
+static void group_segments(struct input_plan *plan, int64_t target)
 {
     int64_t held = 0;
 
-    plan->chunks = calloc(plan->segment_count + 1, sizeof(*plan->chunks));
-    if (!plan->chunks)
-        return -1;
+    plan->chunks = xcalloc(plan->segment_count + 1, sizeof(*plan->chunks));
     for (size_t i = 0; i < plan->segment_count; i++) {
         const struct segment *segment = &plan->segments[i];
         int64_t size = plan->files.items[segment->file].size;
@@ -113,7 +98,6 @@ static int group_segments(struct input_plan *plan, int64_t target)
         held += end - segment->begin;
     }
     plan->chunks[plan->chunk_count] = plan->segment_count;
-    return 0;
 }
 
 /* Add the checksum of a tokenizer's file. */
@@ -196,6 +180,22 @@ void input_plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki)
         bytes_put_u64(bytes, (uint64_t)wiki->namespaces[i]);
 }
 
+void input_plan_put_files(struct bytes *bytes, const struct input_plan *plan)
+{
+    for (size_t i = 0; i < plan->files.count; i++) {
+        const struct corpus_file *file = &plan->files.items[i];
+
+        bytes_put_text(bytes, file->path);
+        bytes_put_u64(bytes, (uint64_t)file->size);
+        bytes_put_u64(bytes, (uint64_t)file->modified);
+        /* A pipe cannot be read again, so another run cannot use its chunks. */
+        if (strcmp(file->path, "-") == 0) {
+            bytes_put_u64(bytes, (uint64_t)getpid());
+            bytes_put_u64(bytes, (uint64_t)time(NULL));
+        }
+    }
+}
+
 /* Add the options and parameters of sentence splitting. */
 static int put_punkt(struct bytes *bytes, const struct preprocess_config *config, struct error *err)
 {
@@ -237,38 +237,22 @@ static int put_identity(struct bytes *bytes, const struct input_plan *plan,
         bytes_put_text(bytes, config->keys[i]);
     if (put_tokenizer(bytes, &config->tokenizer, tokenizer, err) < 0)
         return -1;
-    for (size_t i = 0; i < plan->files.count; i++) {
-        const struct corpus_file *file = &plan->files.items[i];
-
-        bytes_put_text(bytes, file->path);
-        bytes_put_u64(bytes, (uint64_t)file->size);
-        bytes_put_u64(bytes, (uint64_t)file->modified);
-        /* A pipe cannot be read again, so another run cannot use its chunks. */
-        if (strcmp(file->path, "-") == 0) {
-            bytes_put_u64(bytes, (uint64_t)getpid());
-            bytes_put_u64(bytes, (uint64_t)time(NULL));
-        }
-    }
-    return bytes->failed ? error_set(err, "out of memory") : 0;
+    input_plan_put_files(bytes, plan);
+    return 0;
 }
 
-/* Filled when the dumps are read. */
-static int make_sites(struct input_plan *plan, struct error *err)
+int64_t input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk_bytes)
 {
-    plan->files.sites = wiki_sites_create(plan->files.count, err);
-    return plan->files.sites ? 0 : -1;
-}
+    int64_t target;
 
-int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk_bytes,
-                   int64_t *target, struct error *err)
-{
     plan->input_bytes = 0;
     for (size_t i = 0; i < plan->files.count; i++)
         plan->input_bytes += plan->files.items[i].size;
-    *target = chunk_size(plan->input_bytes, chunk_bytes);
-    if (cut_files(plan, mode, *target) < 0 || group_segments(plan, *target) < 0)
-        return error_set(err, "the plan of %zu files: out of memory", plan->files.count);
-    return make_sites(plan, err);
+    target = chunk_size(plan->input_bytes, chunk_bytes);
+    cut_files(plan, mode, target);
+    group_segments(plan, target);
+    plan->files.sites = wiki_sites_create(plan->files.count); /* filled when dumps are read */
+    return target;
 }
 
 void input_plan_note(const struct input_plan *plan, int64_t chunk_bytes, int64_t target)
@@ -288,9 +272,9 @@ int input_plan_make(struct input_plan *plan, const struct preprocess_config *con
 
     memset(plan, 0, sizeof(*plan));
     if (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output_prefix,
-                          err) < 0 ||
-        input_plan_cut(plan, config->mode, config->chunk_bytes, &target, err) < 0)
+                          err) < 0)
         return -1;
+    target = input_plan_cut(plan, config->mode, config->chunk_bytes);
     input_plan_note(plan, config->chunk_bytes, target);
     rc = put_identity(&bytes, plan, config, tokenizer, err);
     bytes_put_u64(&bytes, (uint64_t)target);
@@ -341,9 +325,7 @@ static int take_files(struct input_plan *plan, struct bytes *bytes)
 
     if (bytes->failed || count > bytes->size / 32)
         return -1;
-    plan->files.items = calloc(count + 1, sizeof(*plan->files.items));
-    if (!plan->files.items)
-        return -1;
+    plan->files.items = xcalloc(count + 1, sizeof(*plan->files.items));
     for (uint64_t i = 0; i < count; i++) {
         struct corpus_file *file = &plan->files.items[i];
 
@@ -364,9 +346,7 @@ static int take_chunks(struct input_plan *plan, struct bytes *bytes)
 
     if (bytes->failed || count > bytes->size / 24)
         return -1;
-    plan->segments = calloc(count + 1, sizeof(*plan->segments));
-    if (!plan->segments)
-        return -1;
+    plan->segments = xcalloc(count + 1, sizeof(*plan->segments));
     for (uint64_t i = 0; i < count; i++) {
         struct segment *segment = &plan->segments[i];
 
@@ -380,9 +360,7 @@ static int take_chunks(struct input_plan *plan, struct bytes *bytes)
     count = bytes_take_u64(bytes);
     if (bytes->failed || count > plan->segment_count)
         return -1;
-    plan->chunks = calloc(count + 1, sizeof(*plan->chunks));
-    if (!plan->chunks)
-        return -1;
+    plan->chunks = xcalloc(count + 1, sizeof(*plan->chunks));
     for (uint64_t i = 0; i < count; i++) {
         plan->chunks[i] = bytes_take_u64(bytes);
         if (plan->chunks[i] > plan->segment_count || (i && plan->chunks[i] < plan->chunks[i - 1]))
@@ -407,8 +385,8 @@ int input_plan_read(struct input_plan *plan, const char *path, struct error *err
     rc = take_files(plan, &bytes) < 0 || take_chunks(plan, &bytes) < 0;
     bytes_clear(&bytes);
     if (rc == 0)
-        rc = make_sites(plan, err);
-    if (rc != 0)
+        plan->files.sites = wiki_sites_create(plan->files.count);
+    else
         input_plan_clear(plan);
     return rc;
 }
@@ -447,12 +425,9 @@ size_t input_plan_large_chunks(const struct input_plan *plan,
                                const struct preprocess_config *config, size_t **list)
 {
     int64_t target = chunk_size(plan->input_bytes, config->chunk_bytes);
-    struct large *all = malloc((plan->chunk_count + 1) * sizeof(*all));
+    struct large *all = xcalloc(plan->chunk_count + 1, sizeof(*all));
     size_t count = 0;
 
-    *list = NULL;
-    if (!all)
-        return SIZE_MAX;
     for (size_t i = 0; i < plan->chunk_count; i++) {
         int64_t bytes = input_plan_chunk_bytes(plan, i);
 
@@ -460,11 +435,11 @@ size_t input_plan_large_chunks(const struct input_plan *plan,
             all[count++] = (struct large){bytes, i};
     }
     qsort(all, count, sizeof(*all), larger_first);
-    *list = malloc((count + 1) * sizeof(**list));
-    for (size_t i = 0; *list && i < count; i++)
+    *list = xcalloc(count + 1, sizeof(**list));
+    for (size_t i = 0; i < count; i++)
         (*list)[i] = all[i].chunk;
     free(all);
-    return *list ? count : SIZE_MAX;
+    return count;
 }
 
 int64_t input_plan_chunk_bytes(const struct input_plan *plan, size_t chunk)

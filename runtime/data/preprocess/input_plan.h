@@ -37,11 +37,13 @@ void input_plan_clear(struct input_plan *plan);
 /* Add the options that convert the pages of dumps to an identity. */
 void input_plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki);
 
+/* Add the paths, sizes and times of the input files to an identity. */
+void input_plan_put_files(struct bytes *bytes, const struct input_plan *plan);
+
 /* Cut plan->files into segments and chunks of about 'chunk_bytes' on disk (0: chosen by the size of
- * the input), but not into more chunks than a directory should hold. '*target' becomes the chunk
- * size used. The caller sets the identity. */
-int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk_bytes,
-                   int64_t *target, struct error *err);
+ * the input), but not into more chunks than a directory should hold. Returns the chunk size used.
+ * The caller sets the identity. */
+int64_t input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk_bytes);
 /* Log a note if 'chunk_bytes' was raised to 'target'. */
 void input_plan_note(const struct input_plan *plan, int64_t chunk_bytes, int64_t target);
 

@@ -5,6 +5,7 @@
 #include "document.h"
 #include "base/core/log.h"
 #include "lib/clock.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -357,12 +358,11 @@ static void group_copies(struct output_layout *layout)
     layout->groups[layout->copies] = layout->chunks;
 }
 
-static int allocate(struct output_layout *layout)
+static void allocate(struct output_layout *layout)
 {
-    layout->begins = calloc(layout->chunks + 1, sizeof(*layout->begins));
-    layout->cuts = calloc(layout->shards + 1, sizeof(*layout->cuts));
-    layout->groups = calloc(layout->chunks + 2, sizeof(*layout->groups));
-    return layout->begins && layout->cuts && layout->groups ? 0 : -1;
+    layout->begins = xcalloc(layout->chunks + 1, sizeof(*layout->begins));
+    layout->cuts = xcalloc(layout->shards + 1, sizeof(*layout->cuts));
+    layout->groups = xcalloc(layout->chunks + 2, sizeof(*layout->groups));
 }
 
 static uint64_t new_tag(void)
@@ -396,8 +396,7 @@ int output_layout_make(struct output_layout *layout, const struct preprocess_con
     layout->shards = (size_t)config->shards;
     layout->chunks = prefix > 0 ? prefix : plan->chunk_count;
     layout->tag = new_tag();
-    if (allocate(layout) < 0)
-        return error_set(err, "out of memory");
+    allocate(layout);
     rc = add_parts(layout, config, plan, tokenizer, work, board, claim, err);
     if (rc == 0)
         rc = find_cuts(layout, config, work, board, claim, err);
@@ -469,8 +468,9 @@ static int take_layout(struct output_layout *layout, struct bytes *bytes)
     layout->bytes = (int64_t)bytes_take_u64(bytes);
     faults = bytes_take(bytes, sizeof(layout->faults));
     if (!faults || layout->keys > PART_KEYS || layout->shards > bytes->size / 8 ||
-        layout->chunks > bytes->size / 8 || allocate(layout) < 0)
+        layout->chunks > bytes->size / 8)
         return -1;
+    allocate(layout);
     memcpy(layout->faults, faults, sizeof(layout->faults));
     take_positions(bytes, layout->begins, layout->chunks + 1, layout->keys);
     take_positions(bytes, layout->cuts, layout->shards + 1, layout->keys);

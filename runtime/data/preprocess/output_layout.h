@@ -21,7 +21,7 @@ struct output_layout {
     size_t keys, id_size, shards;
     uint64_t tag;            /* in the names of draft files, so that two layouts never share them */
     size_t chunks;           /* number of chunks in use: fewer than all if documents are limited */
-    struct position *begins; /* position of each chunk, and of the end */
+    struct position *begins; /* position of each chunk, and of the end of the last one */
     struct position *cuts;   /* position of each shard, and of the end */
     int64_t bytes, faults[FAULT_COUNT];
     size_t copies; /* copy jobs: job i is chunks [groups[i], groups[i + 1]) */

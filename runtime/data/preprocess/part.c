@@ -4,6 +4,7 @@
 #include "bytes.h"
 #include "disk.h"
 #include "data/corpus/wikitext.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,7 @@ struct part_writer {
     int fd, direct;
     size_t keys, id_size;
     uint64_t sums[PART_KEYS]; /* 'direct': checksums of the tokens */
-    struct bytes pending;     /* 'direct': blocks are small, so */
+    struct bytes pending;     /* 'direct': small blocks, to be written together */
     char path[DISK_PATH];
 };
 
@@ -52,21 +53,6 @@ struct part_reader {
     unsigned char *blocks; /* all of them, if they are small */
     char path[DISK_PATH];
 };
-
-int entry_list_add(struct entry_list *list, int32_t entry)
-{
-    if (list->count == list->capacity) {
-        size_t room = list->capacity ? list->capacity * 2 : 256;
-        int32_t *items = realloc(list->items, room * sizeof(*items));
-
-        if (!items)
-            return -1;
-        list->items = items;
-        list->capacity = room;
-    }
-    list->items[list->count++] = entry;
-    return 0;
-}
 
 void part_fault_list(struct part_fault *listed, int64_t *count, const struct part_fault *fault)
 {
@@ -138,14 +124,10 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
                                 size_t id_size, int direct, struct error *err)
 {
-    struct part_writer *writer = calloc(1, sizeof(*writer));
+    struct part_writer *writer = xcalloc(1, sizeof(*writer));
     uint64_t header[3] = {PART_MAGIC, identity, chunk};
     struct iovec all = {header, sizeof(header)};
 
-    if (!writer) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     writer->keys = keys;
     writer->id_size = id_size;
     writer->direct = direct;
@@ -173,8 +155,6 @@ static int write_pending(struct part_writer *writer, struct error *err)
 {
     struct iovec all = {writer->pending.data, writer->pending.size};
 
-    if (writer->pending.failed)
-        return error_set(err, "out of memory");
     writer->pending.size = 0;
     return disk_writev(writer->fd, &all, 1, writer->path, err);
 }
@@ -254,11 +234,8 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
     bytes_put_u64(&bytes, checksum_seeded(bytes.data, bytes.size, 3));
     bytes_put_u64(&bytes, bytes.size);
     bytes_put_u64(&bytes, END_MAGIC);
-    rc = bytes.failed ? error_set(err, "out of memory") : 0;
-    if (rc == 0) {
-        bytes_put(&writer->pending, bytes.data, bytes.size);
-        rc = write_pending(writer, err);
-    }
+    bytes_put(&writer->pending, bytes.data, bytes.size);
+    rc = write_pending(writer, err);
     bytes_clear(&bytes);
     if (rc < 0) {
         part_abandon(writer);
@@ -303,9 +280,9 @@ static int take_footer(struct part_reader *reader, struct bytes *bytes)
     if (bytes->failed || reader->segments > bytes->size / 8)
         return -1;
     at = bytes_take(bytes, reader->segments * 8);
-    reader->lines = calloc(reader->segments + 1, 8);
-    if (!at || !reader->lines)
+    if (!at)
         return -1;
+    reader->lines = xcalloc(reader->segments + 1, 8);
     memcpy(reader->lines, at, reader->segments * 8);
     reader->direct = bytes_take_u64(bytes) != 0;
     at = bytes_take(bytes, reader->keys * 8);
@@ -339,9 +316,7 @@ static int read_footer(struct part_reader *reader, uint64_t identity, uint64_t c
         tail[2] != END_MAGIC || tail[1] < 8 || tail[1] > (uint64_t)status.st_size - 40)
         return 1;
     bytes.size = tail[1] - 8;
-    bytes.data = malloc(bytes.size + 1);
-    if (!bytes.data)
-        return error_set(err, "out of memory");
+    bytes.data = xmalloc(bytes.size + 1);
     reader->end = status.st_size - 16 - (int64_t)tail[1];
     part_rewind(reader);
     rc = disk_pread(reader->fd, bytes.data, bytes.size, reader->end, reader->path, err);
@@ -355,14 +330,10 @@ static int read_footer(struct part_reader *reader, uint64_t identity, uint64_t c
 struct part_reader *part_open(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
                               size_t id_size, int *torn, struct error *err)
 {
-    struct part_reader *reader = calloc(1, sizeof(*reader));
+    struct part_reader *reader = xcalloc(1, sizeof(*reader));
     int rc;
 
     *torn = 0;
-    if (!reader) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     reader->keys = keys;
     reader->id_size = id_size;
     memcpy(reader->path, path, strlen(path) + 1);
@@ -467,9 +438,7 @@ static int load_blocks(struct part_reader *reader, struct error *err)
 
     if (reader->blocks || reader->end - BLOCKS_AT > LOAD_LIMIT)
         return 0;
-    reader->blocks = malloc(size + 1);
-    if (!reader->blocks)
-        return error_set(err, "out of memory");
+    reader->blocks = xmalloc(size + 1);
     rc = disk_pread(reader->fd, reader->blocks, size, BLOCKS_AT, reader->path, err);
     if (rc != 0) {
         free(reader->blocks);

@@ -29,9 +29,8 @@ enum { PART_INVALID = 32, PART_UNCLOSED = 20, PART_FAULTS = PART_INVALID + PART_
 
 struct entry_list {
     int32_t *items;
-    size_t count, capacity;
+    size_t count, room;
 };
-int entry_list_add(struct entry_list *list, int32_t entry);
 
 /* An encoded block. */
 struct part_data {

@@ -82,13 +82,13 @@ static int strict_check(const struct run *run, struct error *err)
     return error_append(err, "; drop --strict to skip what is invalid");
 }
 
-static int init_assembly(struct run *run, struct error *err)
+static void init_assembly(struct run *run)
 {
     run->assembly = (struct assembly){
         .config = run->config, .work = &run->work, .parts = &run->parts, .layout = &run->layout};
     tokenizer_identify(run->tokenizer, &run->assembly.made_by);
     run->assembling = 1;
-    return assembly_init(&run->assembly, err);
+    assembly_init(&run->assembly);
 }
 
 void run_drop_layout(struct run *run)
@@ -108,7 +108,7 @@ static int make_layout(struct run *run, const char *path, struct error *err)
     if (rc == 0)
         rc = strict_check(run, err);
     if (rc == 0)
-        rc = init_assembly(run, err);
+        init_assembly(run);
     /* If another rank's layout exists, do not allocate the output a second time. */
     if (rc == 0 && !disk_exists(path))
         rc = assembly_create(&run->assembly, &run->single, err);
@@ -142,9 +142,11 @@ static int do_layout(struct run *run, const char *path, struct error *err)
         /* It may be the layout of an earlier run without --strict. */
         if (rc == 0 && strict_check(run, err) < 0)
             return -1;
-        if (rc == 0)
+        if (rc == 0) {
+            init_assembly(run);
             /* All chunks are done: scan the names of all parts. */
-            return board_scan(&run->work, &run->parts, err) < 0 ? -1 : init_assembly(run, err);
+            return board_scan(&run->work, &run->parts, err) < 0 ? -1 : 0;
+        }
         if (run_is_over(run))
             return 0;
         rc = take_single(run, err);
@@ -195,10 +197,10 @@ static int do_finish(struct run *run, struct error *err)
     }
 }
 
-static int reset_single(struct run *run, enum job_kind kind, struct error *err)
+static void reset_single(struct run *run, enum job_kind kind)
 {
     board_clear(&run->single);
-    return board_init(&run->single, kind, 1, 0, err);
+    board_init(&run->single, kind, 1, 0);
 }
 
 int run_phases(struct run *run, struct error *err)
@@ -221,21 +223,19 @@ int run_phases(struct run *run, struct error *err)
         report_share(&run->report);
         if (run_is_over(run))
             return 0;
-        if (reset_single(run, JOB_LAYOUT, err) < 0)
-            return -1;
+        reset_single(run, JOB_LAYOUT);
         rc = do_layout(run, path, err);
     } while (rc > 0);
     /* No file of the directory may be open when it is removed: NFS keeps such files. */
     front_close(&run->front);
     if (rc < 0 || run_is_over(run))
         return rc;
-    if (board_init(&run->copies, JOB_MARKED, run->layout.copies,
-                   run->layout.copies * (size_t)run->work.world->rank /
-                       (size_t)run->work.world->size,
-                   err) < 0 ||
-        board_scan(&run->work, &run->copies, err) < 0 || run_copies(run, err) < 0)
+    board_init(&run->copies, JOB_MARKED, run->layout.copies,
+               run->layout.copies * (size_t)run->work.world->rank / (size_t)run->work.world->size);
+    if (board_scan(&run->work, &run->copies, err) < 0 || run_copies(run, err) < 0)
         return -1;
     if (run_is_over(run))
         return 0;
-    return reset_single(run, JOB_FINISH, err) < 0 ? -1 : do_finish(run, err);
+    reset_single(run, JOB_FINISH);
+    return do_finish(run, err);
 }

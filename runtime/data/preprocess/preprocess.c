@@ -144,16 +144,10 @@ static int prepare(struct run *run, struct error *err)
     if (config->max_documents == 0)
         start =
             run->plan.chunk_count * (size_t)run->work.world->rank / (size_t)run->work.world->size;
-    if (board_init(&run->parts, JOB_CHUNK, run->plan.chunk_count, start, err) < 0)
-        return -1;
+    board_init(&run->parts, JOB_CHUNK, run->plan.chunk_count, start);
     /* Start large files that cannot be cut first. */
-    if (config->max_documents == 0) {
-        size_t count = input_plan_large_chunks(&run->plan, config, &run->parts.early);
-
-        if (count == SIZE_MAX)
-            return error_set(err, "%zu chunks: out of memory", run->plan.chunk_count);
-        run->parts.early_count = count;
-    }
+    if (config->max_documents == 0)
+        run->parts.early_count = input_plan_large_chunks(&run->plan, config, &run->parts.early);
     run->encode.config = config;
     run->encode.plan = &run->plan;
     run->encode.work = &run->work;

@@ -152,7 +152,7 @@ int main(void)
         struct wikitext *wikitext;
 
         options.style = style;
-        wikitext = wikitext_create(&options, NULL);
+        wikitext = wikitext_create(&options);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
             try_row(wikitext, i);
         try_many(wikitext, "[[", "}}}}", "[[ without ]]");

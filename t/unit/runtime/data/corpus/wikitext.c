@@ -103,7 +103,7 @@ static const struct row extractor[] = {
 static void try_rows(const char *name, const struct wiki_options *options, const struct row *rows,
                      size_t count)
 {
-    struct wikitext *wikitext = wikitext_create(options, NULL);
+    struct wikitext *wikitext = wikitext_create(options);
 
     for (size_t i = 0; i < count; i++) {
         char *page = wiki_text_page(rows[i].source, strlen(rows[i].source)), *text;
@@ -180,7 +180,7 @@ static void try_pages(void)
          FAULT_NONE, "A b\n\nx y"},
     };
     struct wiki_options options = {.min_length = 1};
-    struct wikitext *wikitext = wikitext_create(&options, NULL);
+    struct wikitext *wikitext = wikitext_create(&options);
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct wiki_document document;
