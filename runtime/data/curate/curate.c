@@ -5,9 +5,7 @@
 #include "lib/clock.h"
 #include "data/preprocess/disk.h"
 #include "base/core/storage.h"
-#include "data/preprocess/step_guard.h"
 #include "base/core/log.h"
-#include "data/preprocess/work_files.h"
 #include "base/core/xmalloc.h"
 
 #include <errno.h>
@@ -335,7 +333,7 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
     const struct curate_config *config = engine->config;
     const char *existing = NULL;
 
-    if (work_files_check(engine->work.root, err) < 0 || make_plan(engine, identity, err) < 0)
+    if (make_plan(engine, identity, err) < 0)
         return -1;
     for (size_t i = 0; config->outputs[i]; i++) {
         if (disk_check_directory(config->outputs[i], err) < 0)
@@ -387,7 +385,6 @@ int curate_run(const struct curate_config *config, const struct bytes *identity,
         engine->config = config;
         engine->world = &world;
         engine->begin = engine->noted = clock_now();
-        step_guard_start();
         rc = work_init(&engine->work, config->output, &world, config->lease, err);
     }
     if (rc == 0) {

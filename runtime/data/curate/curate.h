@@ -26,9 +26,8 @@
 #include <stdint.h>
 #include "data/preprocess/bytes.h"
 #include "lib/error.h"
-#include "data/preprocess/input_plan.h"
+#include "data/preprocess/board.h"
 #include "base/core/threads.h"
-#include "data/preprocess/work.h"
 #include "base/core/world.h"
 
 /* The options that all commands share. */

@@ -3,7 +3,7 @@
 #include "decontaminate.h"
 #include "kept.h"
 #include "ngrams.h"
-#include "data/corpus/records.h"
+#include "data/corpus/corpus.h"
 #include "base/core/list.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "config.h"
 #include "documents.h"
 #include "base/core/log.h"
-#include "data/corpus/records.h"
+#include "data/corpus/corpus.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "curate.h"
-#include "data/corpus/jsonl.h"
+#include "data/corpus/corpus.h"
 
 /* A line of the input with its text. Pointers are valid until the next document. */
 struct document {

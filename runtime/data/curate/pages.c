@@ -4,7 +4,7 @@
 #include "lib/clock.h"
 #include "kept.h"
 #include "base/core/log.h"
-#include "data/corpus/wiki_lines.h"
+#include "data/corpus/wiki.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #define MEGATRON_CURATE_PAGES_H
 
 #include "curate.h"
-#include "data/corpus/wikitext.h"
+#include "data/corpus/wiki.h"
 
 struct pages_config {
     struct curate_config base;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "document.h"
-#include "data/corpus/detokenize.h"
-#include "data/corpus/mediawiki.h"
+#include "data/corpus/corpus.h"
+#include "data/corpus/wiki.h"
 
 #include <string.h>
 

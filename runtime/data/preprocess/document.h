@@ -6,8 +6,8 @@
 #include "part.h"
 #include "input_plan.h"
 #include "preprocess.h"
-#include "data/corpus/records.h"
-#include "data/corpus/wikitext.h"
+#include "data/corpus/corpus.h"
+#include "data/corpus/wiki.h"
 
 /* The parser of one thread. */
 struct document_parser {

@@ -2,7 +2,7 @@
 #include "config.h"
 #include "document_block.h"
 #include "document.h"
-#include "data/corpus/mediawiki.h"
+#include "data/corpus/wiki.h"
 #include "base/core/list.h"
 
 #include <stdlib.h>

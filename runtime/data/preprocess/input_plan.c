@@ -6,7 +6,7 @@
 #include "lib/file.h"
 #include "base/core/storage.h"
 #include "base/core/log.h"
-#include "data/corpus/wiki_site.h"
+#include "data/corpus/wiki.h"
 #include "base/core/list.h"
 
 #include <errno.h>

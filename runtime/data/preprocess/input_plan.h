@@ -11,9 +11,8 @@
 #define MEGATRON_INPUT_PLAN_H
 
 #include "bytes.h"
-#include "data/corpus/files.h"
+#include "data/corpus/corpus.h"
 #include "preprocess.h"
-#include "data/corpus/records.h"
 
 /* Up to this many input files are logged by name. */
 enum { INPUT_PLAN_NAMED_FILES = 64 };

@@ -3,7 +3,7 @@
 #include "part.h"
 #include "bytes.h"
 #include "disk.h"
-#include "data/corpus/wikitext.h"
+#include "data/corpus/wiki.h"
 #include "base/core/xmalloc.h"
 
 #include <errno.h>

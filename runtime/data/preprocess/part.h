@@ -16,13 +16,12 @@
 
 #include <stdint.h>
 #include "lib/error.h"
-#include "data/corpus/jsonl.h"
+#include "preprocess.h"
 #include "data/tokenizer/tokenizer.h"
 
 #define ENTRY_LAST          ((int32_t)0x80000000)
 #define ENTRY_TOKENS(entry) ((entry)&INT32_MAX)
 
-enum { PART_KEYS = 32 };
 /* Faults that a part lists: invalid documents, and kept pages with unclosed markup, of which there
  * may be many. */
 enum { PART_INVALID = 32, PART_UNCLOSED = 20, PART_FAULTS = PART_INVALID + PART_UNCLOSED };

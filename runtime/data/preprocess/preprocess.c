@@ -6,9 +6,7 @@
 #include "data/dataset/data_identity.h"
 #include "dictionary.h"
 #include "base/core/storage.h"
-#include "step_guard.h"
 #include "run.h"
-#include "work_files.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -70,8 +68,7 @@ static int begin(struct run *run, struct error *err)
     char path[DISK_PATH];
     int exists;
 
-    if (work_files_check(run->work.root, err) < 0 ||
-        input_plan_make(&run->plan, config, run->tokenizer, err) < 0)
+    if (input_plan_make(&run->plan, config, run->tokenizer, err) < 0)
         return -1;
     if (run->work.world->size > 1 && strcmp(run->plan.files.items[0].path, "-") == 0)
         return error_set_code(err, ERROR_USAGE,
@@ -283,7 +280,6 @@ int preprocess(const struct preprocess_config *config, const struct world *world
     struct run run = {.config = config};
     int rc;
 
-    step_guard_start();
     raise_descriptors();
     pthread_mutex_init(&run.redo_lock, NULL);
     pthread_mutex_init(&run.monitor_lock, NULL);

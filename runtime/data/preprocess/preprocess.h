@@ -30,10 +30,13 @@
 #include "lib/error.h"
 #include "data/tokenizer/fairseq.h"
 #include "punkt.h"
-#include "data/corpus/records.h"
+#include "data/corpus/corpus.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/corpus/wikitext.h"
+#include "data/corpus/wiki.h"
 #include "base/core/world.h"
+
+/* The most keys of a run. */
+enum { PART_KEYS = 32 };
 
 struct preprocess_config {
     const char *const *inputs; /* as for corpus_files_find */

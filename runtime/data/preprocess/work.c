@@ -4,6 +4,7 @@
 #include "base/core/storage.h"
 #include "lib/clock.h"
 #include "bytes.h"
+#include "step_guard.h"
 #include "work_files.h"
 
 #include <dirent.h>
@@ -55,6 +56,7 @@ int work_init(struct work *work, const char *prefix, const struct world *world, 
     memset(work, 0, sizeof(*work));
     work->world = world;
     work->lease = lease;
+    step_guard_start();
     name_launch(work);
     if (disk_path(work->prefix, err, "%s", prefix) < 0 ||
         disk_path(work->root, err, "%s.work", prefix) < 0)
@@ -245,6 +247,8 @@ int work_begin(struct work *work, const struct input_plan *plan, const char *exi
     char path[DISK_PATH];
     bool same, resume;
 
+    if (work_files_check(work->root, err) < 0)
+        return -1;
     /* The previous launch was killed while it cleaned up. */
     if (existing && was_finished(work, plan->identity))
         return WORK_COMPLETE;

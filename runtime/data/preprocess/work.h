@@ -45,7 +45,8 @@ struct work {
     char ending[512]; /* its error, or empty after a success */
 };
 
-/* Fails if PREFIX.work is a file or a symbolic link. */
+/* Also ties this rank to its job step (step_guard.h). Fails if PREFIX.work is a file or a symbolic
+ * link. */
 int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
               struct error *err);
 
@@ -54,7 +55,7 @@ enum work_state { WORK_NEW, WORK_RESUMED, WORK_COMPLETE };
 /* Rank 0: begin, or resume, the run of 'plan'. 'existing' is an output file that exists, or NULL;
  * it is an error without 'overwrite', unless a launch of this plan was killed while it renamed
  * files. Keeps what an earlier launch of this plan has done, and removes all other files of runs;
- * call work_files_check first. Returns an enum work_state, or -1. */
+ * fails if there are files that no run has written. Returns an enum work_state, or -1. */
 int work_begin(struct work *work, const struct input_plan *plan, const char *existing,
                bool overwrite, struct error *err);
 

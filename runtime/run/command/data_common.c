@@ -2,8 +2,8 @@
 #include "config.h"
 #include "data_common.h"
 #include "base/core/storage.h"
-#include "data/curate/lines.h"
 #include "base/core/xmalloc.h"
+#include "data/curate/tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

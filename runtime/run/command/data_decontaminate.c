@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
-#include "data/curate/decontaminate.h"
-#include "data/curate/ngrams.h"
+#include "data/curate/tools.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
-#include "data/curate/dedup.h"
+#include "data/curate/tools.h"
 
 struct dedup_options {
     struct data_words common;

@@ -5,9 +5,9 @@
 #include "lib/clock.h"
 #include "lib/cpuset.h"
 #include "data_common.h"
-#include "data/corpus/extract.h"
+#include "data/corpus/wiki.h"
 #include "base/core/log.h"
-#include "data/curate/pages.h"
+#include "data/curate/tools.h"
 #include "wiki_words.h"
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
-#include "data/curate/merge.h"
 #include "base/core/list.h"
+#include "data/curate/tools.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
-#include "data/curate/mix.h"
+#include "data/curate/tools.h"
 #include "lib/parse.h"
 #include "base/core/xmalloc.h"
 

@@ -2,7 +2,7 @@
 #include "config.h"
 #include "data/tokenizer/tokenizer_options.h"
 #include "data_common.h"
-#include "data/curate/stats.h"
+#include "data/curate/tools.h"
 
 #include <string.h>
 

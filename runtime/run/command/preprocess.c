@@ -2,7 +2,6 @@
 #include "config.h"
 #include "data/tokenizer/tokenizer_options.h"
 #include "commands.h"
-#include "data/preprocess/part.h"
 #include "data/preprocess/preprocess.h"
 #include "wiki_words.h"
 #include "base/core/world.h"

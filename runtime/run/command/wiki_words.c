@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "wiki_words.h"
-#include "data/corpus/mediawiki.h"
-#include "data/corpus/source.h"
+#include "data/corpus/wiki.h"
+#include "data/corpus/corpus.h"
 
 #include <dirent.h>
 #include <fcntl.h>

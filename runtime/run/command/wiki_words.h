@@ -3,9 +3,9 @@
 #ifndef MEGATRON_COMMAND_WIKI_WORDS_H
 #define MEGATRON_COMMAND_WIKI_WORDS_H
 
-#include "data/corpus/files.h"
+#include "data/corpus/corpus.h"
 #include "base/core/option.h"
-#include "data/corpus/wikitext.h"
+#include "data/corpus/wiki.h"
 
 struct wiki_words {
     int style, math, tables, disambiguations, redirects, no_title;
