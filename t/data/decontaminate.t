@@ -14,13 +14,13 @@ printf '%s\n' "{\"id\":0,\"text\":\"$(filler 3 5)\"}" \
     "{\"id\":3,\"text\":\"$(filler 6 12) Tell me: $short? $(filler 7 1)\"}" >in.jsonl
 run decontaminate --input in.jsonl --against tests.jsonl --against-keys q a --output out.jsonl --keep-dropped dropped.jsonl
 is "$rc $(ids out.jsonl | xargs)" "0 0 1 1 3" "what is left of contaminated documents" || diag "$out"
-is "$(ids dropped.jsonl | xargs)" "2" "nothing is left of a short one"
-unlike "$(cat out.jsonl)" "[Cc][Aa][Pp][Ii][Tt][Aa][Ll] |first book" "no test is left"
+is "$(ids dropped.jsonl | xargs)" "2" "a short contaminated document is dropped"
+unlike "$(cat out.jsonl)" "[Cc][Aa][Pp][Ii][Tt][Aa][Ll] |first book" "no test text remains"
 # As Megatron's script: 200 characters before, back to the end of a sentence; the same after it.
 expected=$(perl -e 'my ($b, $q, $a) = @ARGV; my $t = "$b $q? $a"; my $s = index($t, $q); my $p = $s - 200; $p-- while substr($t, $p, 1) !~ /[.!?]/;
     my @w = split / /, $q; my $e = $s + length(join " ", @w[0 .. 12]) + 200; $e++ while substr($t, $e, 1) !~ /[.!?]/;
     print substr($t, 0, $p + 1), "|", substr($t, $e + 1)' "$before" "${question^^}" "$after")
-is "$(sed -n 's/.*"id":1,"text":"\(.*\)"}/\1/p' out.jsonl | paste -sd'|')" "$expected" "cut at the ends of sentences"
+is "$(sed -n 's/.*"id":1,"text":"\(.*\)"}/\1/p' out.jsonl | paste -sd'|')" "$expected" "documents are cut at the ends of sentences"
 like "$out" '^  test sets:       5 texts, 5 n-grams of up to 13 words, 0 ignored as frequent$' "the tests are counted" || diag "$out"
 like "$out" '^  cut:             1 trimmed, 1 split into several$' "and the cuts"
 
@@ -28,7 +28,7 @@ like "$out" '^  cut:             1 trimmed, 1 split into several$' "and the cuts
 often=$(cut -d' ' -f1-13 <<<"$question")
 for i in {1..12}; do printf '{"id":%d,"text":"%s %s."}\n' $i "$(filler 1$i 3)" "$often"; done >often.jsonl
 run decontaminate --input often.jsonl --against tests.jsonl --against-keys q --output often.out
-is "$rc $(wc -l <often.out)" "0 12" "frequent n-grams are spared" || diag "$out"
+is "$rc $(wc -l <often.out)" "0 12" "frequent n-grams are ignored" || diag "$out"
 run decontaminate --input often.jsonl --against tests.jsonl --against-keys q --output often2.out --spare 13
 ok "unless more are wanted" [ "$(grep -c 'small country' often2.out)" = 0 ]
 

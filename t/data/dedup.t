@@ -9,7 +9,7 @@
 printf '%s\n' '{"id":0,"text":"a"}' '{"id":1,"text":"b"}' '{"id":2,"text":"\u0061"}' '{"id":3,"text":"A"}' '{"text":"b","id":4,"x":1}' \
     '{"id":5,"text":""}' '{"id":6,"text":"a"}' '{"id":7,"text":""}' >e.jsonl
 run dedup --exact --input e.jsonl --output e.out --keep-dropped e.dropped
-is "$rc $(ids e.out | xargs)" "0 0 1 3 5" "of equal texts the first stays" || diag "$out"
+is "$rc $(ids e.out | xargs)" "0 0 1 3 5" "the first of equal texts is kept" || diag "$out"
 is "$(cat e.dropped)" '{"dropped":"duplicate","number":2,"of":0,"document":{"id":2,"text":"\u0061"}}
 {"dropped":"duplicate","number":4,"of":1,"document":{"text":"b","id":4,"x":1}}
 {"dropped":"duplicate","number":6,"of":0,"document":{"id":6,"text":"a"}}
@@ -62,14 +62,14 @@ refinedweb 450 20 60
 nemo 20 13 200 --ngram-unit words --ngram 5
 ROWS
 run dedup --preset nemo --input p.nemo.jsonl --output p.chars.out
-is "$rc $(($(wc -l <p.chars.out) >= 200 && $(wc -l <p.chars.out) < 350))" "0 1" "24 characters as shingles" || diag "$out"
+is "$rc $(($(wc -l <p.chars.out) >= 200 && $(wc -l <p.chars.out) < 350))" "0 1" "shingles of 24 characters" || diag "$out"
 
 # --- Comparison: nothing below the similarity is dropped.
 run dedup --input p.fineweb.jsonl --output j.out --keep-dropped j.dropped --jaccard 0.8
 without=$(wc -l <p.fineweb.dropped) with=$(wc -l <j.dropped)
 ok "with --jaccard fewer documents are dropped ($with, not $without)" [ "$with" -gt 100 -a "$with" -lt "$without" ]
 like "$out" '^  compared: +[0-9]+ pairs, of which [0-9]+ have a similarity of 0.8 or more$' "and pairs are counted"
-is "$(comm -13 <(ids p.fineweb.dropped | sort) <(ids j.dropped | sort))" "" "all of them are among those without it"
+is "$(comm -13 <(ids p.fineweb.dropped | sort) <(ids j.dropped | sort))" "" "with --jaccard they are a subset"
 
 # --- Clusters: c is like b, and b like a.
 perl -e 'my @w = map { "word$_" . chr(97 + $_ % 26) x 3 } 1 .. 300; my @v = @w; my @u;
@@ -82,7 +82,7 @@ is "$(ids c.out | xargs)" "0 1 2" "a cluster keeps its first document, in the or
 # --- The same bytes, however it is run.
 { make_texts 5 1500; make_texts 6 300; make_texts 5 1500 | sed 's/the end/of them/'; } >m.jsonl
 run dedup --input m.jsonl --output one.jsonl --keep-dropped one.dropped --workers 1
-is "$rc $(($(wc -l <one.jsonl) + $(wc -l <one.dropped))) $(($(wc -l <one.dropped) > 1450))" "0 3300 1" "near-duplicates all over a file" || diag "$out"
+is "$rc $(($(wc -l <one.jsonl) + $(wc -l <one.dropped))) $(($(wc -l <one.dropped) > 1450))" "0 3300 1" "near-duplicates throughout a file" || diag "$out"
 run dedup --input m.jsonl --output two.jsonl --keep-dropped two.dropped --workers 4 --chunk-bytes 40k --buckets 7
 ok "other threads, pieces and buckets" cmp one.jsonl two.jsonl
 ok "  dropped documents, too" cmp one.dropped two.dropped

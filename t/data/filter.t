@@ -12,7 +12,7 @@ printf '%s\n' '{"id":1,"text":"short"}' '{"text":"","id":2}' \
 run filter --input in.jsonl --output out.jsonl --keep-dropped dropped.jsonl --rules gopher-quality --set min-words=3 \
     --without-rules stop-words
 is "$rc" 0 "filter"
-is "$(cat out.jsonl)" "$(sed -n 3p in.jsonl)" "a document that stays is not touched"
+is "$(cat out.jsonl)" "$(sed -n 3p in.jsonl)" "a kept document is unchanged"
 is "$(cat dropped.jsonl)" '{"dropped":"min-words","document":{"id":1,"text":"short"}}
 {"dropped":"empty","document":{"text":"","id":2}}
 {"dropped":"min-word-length","document":{"id":4,"text":"a # b # c # d #"}}' "dropped documents, each with its reason"
@@ -28,10 +28,10 @@ mkdir out.jsonl.work && echo precious >out.jsonl.work/notes.txt
 run filter --input in.jsonl --output out.jsonl --overwrite
 is "$rc $out" "2 megatron data: filter: out.jsonl.work is needed for intermediate results, but contains notes.txt, which no run has written; move it away, or choose another --output-prefix or --output" \
     "a directory of the user's"
-is "$(cat out.jsonl.work/notes.txt)" precious "  is not touched"
+is "$(cat out.jsonl.work/notes.txt)" precious "  and left unchanged"
 rm -r out.jsonl.work
 run filter --input in.jsonl --output out.jsonl --overwrite --rules none
-is "$rc $(ids out.jsonl | xargs)" "0 1 3 4" "without rules only empty texts go" || diag "$out"
+is "$rc $(ids out.jsonl | xargs)" "0 1 3 4" "without rules only empty texts are dropped" || diag "$out"
 
 # --- An input without a document
 echo plain text >plain.txt
@@ -57,7 +57,7 @@ is "$(cat pii.out)" '{"a":{"text":"mail email@example.com\n\"22.214.171.124\"\t\
 {"a":{"text":"nothing \u00e9"}}' "addresses are masked, other members kept byte for byte"
 like "$out" '^  masked:          1 e-mail addresses, 1 IP addresses$' "and counted"
 run filter --input pii.jsonl --output pii2.out --key a.text --rules none --mask-ip '<ip>'
-like "$(cat pii2.out)" 'me@x.org.*<ip>' "one kind alone, with another text"
+like "$(cat pii2.out)" 'me@x.org.*<ip>' "only one kind is masked, with a given text"
 
 # --- Languages.
 printf '%s\n' '{"id":1,"text":"The man was in the house with his people"}' '{"id":2,"text":"Der Mann ist nicht so wie wir und sie werden noch mehr haben"}' \
@@ -65,21 +65,21 @@ printf '%s\n' '{"id":1,"text":"The man was in the house with his people"}' '{"id
 run filter --input lid.jsonl --output lid.out --rules none --language-model "$data/hs.ftz" --languages de ru --add-language
 is "$(ids lid.out | xargs)" "2 3" "documents in the wanted languages"
 like "$(head -n 1 lid.out)" '^\{"id":2,"text":"Der Mann .*","language":"de","language_score":0\.[0-9]{4}\}$' "with the language"
-like "$out" '^    1 +language ' "others are counted"
+like "$out" '^    1 +language ' "documents in other languages are counted"
 run filter --input lid.jsonl --output lid2.out --rules none --language-model "$data/hs.ftz" --languages xx
 is "$rc $out" "2 megatron data: filter: $data/hs.ftz has no language \"xx\" among its 4; correct --languages" "a language that the model lacks"
 run filter --input lid.jsonl --output lid2.out --rules none --language-model "$data/languages.txt"
 is "$rc $out" "2 megatron data: filter: $data/languages.txt: not a fastText model; use a model that classifies texts, such as lid.176.bin" "a file that is not a model"
 head -c 3000 "$data/hs.ftz" >cut.ftz
 run filter --input lid.jsonl --output lid2.out --rules none --language-model cut.ftz
-is "$rc" 2 "a model that is cut off"
+is "$rc" 2 "a truncated model"
 like "$out" '^megatron data: filter: cut.ftz: its .* is damaged; download it again$' "  $out"
 
 # --- Broken lines.
 printf '%s\n' '{"text":"fine one"}' '{"text":"cut' '' '{"other":1}' '{"text":["a","b"]}' '[1]' '{"text":"fine two"}' >bad.jsonl
 printf '{"text":"\xff"}\n' >>bad.jsonl
 run filter --input bad.jsonl --output bad.out --rules none
-is "$rc $(wc -l <bad.out)" "0 2" "broken lines are passed over"
+is "$rc $(wc -l <bad.out)" "0 2" "broken lines are skipped"
 like "$out" '^megatron: warning: bad.jsonl: line 2: not valid JSON; skipped$' "each is named"
 like "$out" '^megatron: warning: bad.jsonl: line 4: .* \("text"\); skipped$' "  with its line"
 like "$out" '^  broken lines:    5$' "and counted"
@@ -89,7 +89,7 @@ like "$out" '^megatron data: filter: bad.jsonl: line [0-9]+: .*; drop --strict t
 ok "  and writes nothing" [ ! -e bad2.out ]
 make_texts 1 200 | gzip | head -c 9000 >cut.jsonl.gz
 run filter --input cut.jsonl.gz --output cut.out
-is "$rc" 1 "a cut .gz file"
+is "$rc" 1 "a truncated .gz file"
 like "$out" '^megatron data: filter: cut.jsonl.gz is truncated: it ends at byte 9000' "  $out"
 
 # --- Wrong usage.
@@ -112,7 +112,7 @@ done <<'ROWS'
 --input in.jsonl --output x.jsonl --language-threshold 2|--language-threshold=2 must be from 0 to 1
 ROWS
 run filter --input nowhere.jsonl --output x.jsonl
-is "$rc $out" "2 megatron data: filter: cannot read nowhere.jsonl: No such file or directory; check the path" "a file that is not there" || diag "$out"
+is "$rc $out" "2 megatron data: filter: cannot read nowhere.jsonl: No such file or directory; check the path" "a missing file" || diag "$out"
 run filter --list-rules
 is "$rc $(grep -c ' drop: ' <<<"$out")" "0 36" "--list-rules"
 
@@ -131,7 +131,7 @@ ranks 3 filter --input m.jsonl --output three.jsonl --keep-dropped three.dropped
 ok "three ranks"
 ok "  write the same" cmp one.jsonl three.jsonl
 ok "  and the same dropped documents" cmp one.dropped three.dropped
-is "$(cat rank?.log | grep -c '^Done: ')" 1 "  and one of them says so"
+is "$(cat rank?.log | grep -c '^Done: ')" 1 "  and one of them prints the summary"
 ok "  nothing is left of the work" [ ! -e three.jsonl.work ]
 for pack in gzip 'xz -0 --block-size=100000' 'zstd -q' 'bzip2 -1'; do
     command -v ${pack%% *} >/dev/null || continue

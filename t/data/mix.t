@@ -8,12 +8,12 @@ make_texts 2 200 | sed 's/"id":/"source":"b","id":/' >b.jsonl
 taken() { grep -c "\"source\":\"$1\"" "$2"; }
 
 run mix --input a.jsonl b.jsonl --epochs 0.5 2.5 --output e.jsonl
-is "$rc $(taken a e.jsonl) $(taken b e.jsonl)" "0 300 500" "so many epochs of each source" || diag "$out"
+is "$rc $(taken a e.jsonl) $(taken b e.jsonl)" "0 300 500" "each source is repeated for its epochs" || diag "$out"
 is "$(grep '"b"' e.jsonl | sort | uniq -c | awk '{print $1}' | sort -u | xargs)" "2 3" "copies are spread evenly"
 ok "every document of b is there" [ "$(grep '"b"' e.jsonl | sort -u | wc -l)" = 200 ]
 ok "the order is random" [ "$(ids e.jsonl | head -n 50 | xargs)" != "$(ids e.jsonl | head -n 50 | sort -n | xargs)" ]
 ok "sources are mixed" [ "$(head -n 100 e.jsonl | grep -c '"a"')" -gt 15 -a "$(head -n 100 e.jsonl | grep -c '"b"')" -gt 40 ]
-like "$out" ' 600 +300 +0\.500 .*a\.jsonl$' "what was taken is said"
+like "$out" ' 600 +300 +0\.500 .*a\.jsonl$' "the summary shows what was taken"
 run mix --input a.jsonl b.jsonl --weights 3 1 --weight-by documents --documents 1000 --output w.jsonl
 is "$rc $(taken a w.jsonl) $(taken b w.jsonl)" "0 750 250" "shares by documents" || diag "$out"
 run mix --input a.jsonl b.jsonl --weights 1 1 --output s.jsonl
@@ -85,7 +85,7 @@ ok "  both files" cmp m1.bin m3.bin
 run verify m3
 like "$rc $out" "^0 m3: intact, 501 documents" "  which verify finds intact"
 run merge --input pairs --output-prefix pairs/x_text_document --overwrite
-is "$rc $out" "2 megatron data: merge: pairs/x_text_document is both input and output; choose another output" "output over input"
+is "$rc $out" "2 megatron data: merge: pairs/x_text_document is both input and output; choose another output" "an output that is also an input"
 run merge --input pairs --output-prefix m3
 is "$rc $out" "2 megatron data: merge: m3.bin exists; use --overwrite to replace it" "existing output"
 # More documents than are read at once; the first one of the second piece begins before the last one of the first.
@@ -111,7 +111,7 @@ ok "  leaves no output" [ ! -e m5.bin ]
 ranks 2 merge --input p_text_document q_text_document --output-prefix m7
 ok "the tokenizer of a merged pair is that of its parts" cmp m7.tokenizer xy_text_document.tokenizer
 run merge --input p_text_document endless_text_document --output-prefix m7 --overwrite
-like "$(cat m7.tokenizer)" '"append_eod": false' "  some documents have no end"
+like "$(cat m7.tokenizer)" '"append_eod": false' "  because some documents lack the end-of-document token"
 rm endless_text_document.tokenizer
 run merge --input p_text_document endless_text_document --output-prefix m7 --overwrite
 is "$rc $(ls m7.*)" "0 m7.bin
@@ -126,7 +126,7 @@ run merge --input p_text_document --output-prefix m8
 is "$rc" 0 "beside a pair, a directory of its name is its cache" || diag "$out"
 
 run merge --input nowhere --output-prefix m6
-like "$rc $out" '^2 megatron data: merge: nowhere.idx: cannot open' "a pair that is not there"
+like "$rc $out" '^2 megatron data: merge: nowhere.idx: cannot open' "a missing pair"
 
 # --- Stats.
 { cat a.jsonl b.jsonl; head -n 30 b.jsonl; printf '{"text":"der die das"}\nbroken\n'; } >st.jsonl
@@ -137,10 +137,10 @@ like "$out" '^  duplicates:      30 of 30 texts; the most frequent text occurs 2
 like "$out" '^  tokens +[0-9]+; per document 4 to ' "tokens"
 like "$out" '^    [a-z]{2} +[0-9]+ documents' "languages"
 words=$(perl -ne 'next unless /"text":"(.*?)"[,}]/; my $t = $1; $t =~ s/\\n/ /g; $n += () = $t =~ /\w+/g; END { print $n }' st.jsonl)
-like "$(cat st.json)" "\"words\": \{\"sum\": $words, " "words, as counted here"
+like "$(cat st.json)" "\"words\": \{\"sum\": $words, " "words are counted"
 ok "JSON is JSON" perl -MJSON::PP -e 'local $/; open F, "st.json"; my $j = decode_json(<F>); exit($j->{documents} == 831 && $j->{broken_lines} == 1 ? 0 : 1)'
-like "$(cat st.html)" '<svg .*viewBox' "a page with plots"
-is "$(grep -cE 'https?://|<script|<link' st.html)" 0 "  that needs nothing else"
+like "$(cat st.html)" '<svg .*viewBox' "an HTML page with plots"
+is "$(grep -cE 'https?://|<script|<link' st.html)" 0 "  that is self-contained"
 ranks 3 stats --input st.jsonl --output-prefix st3 --language-model "$data/hs.ftz" --tokenizer-type GPT2BPETokenizer --chunk-bytes 30k
 ok "three ranks count the same" cmp st.json st3.json
 done_testing

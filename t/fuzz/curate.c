@@ -47,7 +47,6 @@ static void try_text(const uint8_t *data, size_t size)
     struct shingles shingles = {0};
     struct rules rules;
     struct verdict verdict;
-    struct error err = {.text = ""};
     char *text = malloc(size ? size : 1);
 
     memcpy(text, data, size);
