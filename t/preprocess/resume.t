@@ -143,13 +143,13 @@ ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease
 is "$ranked" "0 137 0" "a rank that is killed"
 is "$(ls o.work | sed 's/-.*//' | sort | tr '\n' ' ')" "ack end " "leaves the word that it does not come for"
 # A launch of the same name (launches without a scheduler have the same name) ignores it.
-launch=$((launch - 1)) struck= blow=()
+attempt=$((attempt - 1)) struck= blow=()
 cp -r o.work kept.work
 ranks 3 --input nowhere.jsonl --output-prefix o --overwrite
 is "$ranked" "2 1 1" "another launch of its name that fails"
 like "$(cat rank0.log)" 'nowhere.jsonl' "says why"
 rm -rf o.work && mv kept.work o.work
-launch=$((launch - 1))
+attempt=$((attempt - 1))
 ranks 3 "${options[@]}" --overwrite
 is "$ranked" "0 0 0" "and one that does not"
 ok "makes the right bytes" same c o
