@@ -7,6 +7,7 @@
 #include "bunzip.h"
 #include "codec.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,7 +158,7 @@ static int block_failed(struct source *source, enum bunzip_result rc, struct err
 }
 
 /* Does a magic number follow? */
-static int is_magic(const struct bzip2 *bzip2)
+static bool is_magic(const struct bzip2 *bzip2)
 {
     uint64_t magic = bits_left(bzip2) < 48 ? 0 : bunzip_bits(bzip2->window, bzip2->bit, 48);
 
@@ -231,7 +232,7 @@ static int finish_blocks(struct source *source, struct error *err)
 }
 
 /* The start of the next block decides whether it is the first one after the range. */
-static int is_beyond(const struct source *source)
+static bool is_beyond(const struct source *source)
 {
     const struct bzip2 *bzip2 = source->state;
 

@@ -2,6 +2,8 @@
 #include "config.h"
 #include "detokenize.h"
 
+#include <stdbool.h>
+
 /* The state within a line. */
 struct joiner {
     struct wiki_buffer *out;
@@ -10,13 +12,13 @@ struct joiner {
     int heading;
 };
 
-static int is_word(struct wiki_span word, const char *text)
+static bool is_word(struct wiki_span word, const char *text)
 {
     return word.size == strlen(text) && memcmp(word.data, text, word.size) == 0;
 }
 
 /* Words that join the previous one without a space. */
-static int joins_left(struct wiki_span word)
+static bool joins_left(struct wiki_span word)
 {
     static const char *const words[] = {",",   ".",  ";",  ":",   "!",       "?",   ")",
                                         "]",   "}",  "%",  "'s",  "'t",      "'re", "'ve",
@@ -24,8 +26,8 @@ static int joins_left(struct wiki_span word)
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (is_word(word, words[i]))
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 static void put_word(struct joiner *joiner, struct wiki_span word)

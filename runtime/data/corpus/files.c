@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static int compare_inodes(const void *a, const void *b)
     return left->number < right->number ? -1 : left->number > right->number;
 }
 
-static int is_output(const struct search *search, const struct stat *status)
+static bool is_output(const struct search *search, const struct stat *status)
 {
     struct inode wanted = {status->st_dev, status->st_ino};
 
@@ -47,7 +48,7 @@ static int is_output(const struct search *search, const struct stat *status)
                                                sizeof(wanted), compare_inodes) != NULL;
 }
 
-static int ends_with(const char *text, const char *end)
+static bool ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text), wanted = strlen(end);
 
@@ -55,12 +56,12 @@ static int ends_with(const char *text, const char *end)
 }
 
 /* Is 'name' one of PREFIX.work, PREFIX_*_document.bin and .idx? */
-static int is_output_name(const char *name, const char *prefix)
+static bool is_output_name(const char *name, const char *prefix)
 {
     size_t length = strlen(prefix);
 
     if (strncmp(name, prefix, length) != 0)
-        return 0;
+        return false;
     name += length;
     return strcmp(name, ".work") == 0 || (name[0] == '_' && (ends_with(name, "_document.bin") ||
                                                              ends_with(name, "_document.idx")));

@@ -7,11 +7,12 @@
 #include "base/core/xmalloc.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Does the data begin with a tag, with no JSON object on any line of its first kilobytes? */
-static int is_markup(const char *data, size_t size)
+static bool is_markup(const char *data, size_t size)
 {
     enum { LOOK = 4096 };
     const char *end = data + (size < LOOK ? size : LOOK);
@@ -20,11 +21,11 @@ static int is_markup(const char *data, size_t size)
         data++;
     if (end - data < 2 || data[0] != '<' ||
         !(data[1] == '?' || data[1] == '!' || isalpha((unsigned char)data[1])))
-        return 0;
+        return false;
     while ((data = memchr(data, '\n', (size_t)(end - data))) != NULL)
         if (++data < end && *data == '{')
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
 /* The name of the encoding if the text is not UTF-8, by its byte order mark or by NULs beside each

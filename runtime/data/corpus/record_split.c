@@ -3,6 +3,7 @@
 #include "record_split.h"
 #include "mediawiki.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 int record_is_blank(const char *line, size_t size)
@@ -14,7 +15,7 @@ int record_is_blank(const char *line, size_t size)
 }
 
 /* ` = Title = `: one equals sign on each side; ` = = Section = = ` has more. */
-static int is_title(const char *line, size_t size)
+static bool is_title(const char *line, size_t size)
 {
     while (size > 0 && (line[size - 1] == '\n' || line[size - 1] == '\r' || line[size - 1] == ' '))
         size--;

@@ -4,6 +4,8 @@
 #include "wiki_inline.h"
 #include "wiki_vector.h"
 
+#include <stdbool.h>
+
 /* Cleans up around dropped text: spaces, commas and parentheses that lost their content. */
 struct writer {
     struct wiki_buffer *out;
@@ -25,7 +27,7 @@ static void put_space(struct writer *writer)
         wiki_put_char(writer->out, ' ');
 }
 
-static int is_filler(char c)
+static bool is_filler(char c)
 {
     return c == ' ' || c == ',' || c == ';' || c == ':';
 }

@@ -5,6 +5,8 @@
 #include "wiki_inline.h"
 #include "wiki_looks.h"
 
+#include <stdbool.h>
+
 /* --- Tables ----------------------------------------------------------------------------------- */
 
 /* The attributes of a cell end at the first pipe outside links. */
@@ -211,11 +213,11 @@ static void put_item(struct lines *lines, struct wiki_span line, size_t markers)
     lines->list = 1;
 }
 
-static int is_rule(struct wiki_span line)
+static bool is_rule(struct wiki_span line)
 {
     for (size_t i = 0; i < line.size; i++)
         if (line.data[i] != '-')
-            return 0;
+            return false;
     return line.size >= 4;
 }
 

@@ -5,6 +5,7 @@
 #include "wiki_expand.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 /* Limit on nested parentheses and signs: anything deeper is not an expression. */
@@ -34,7 +35,7 @@ static void skip_space(struct reader *reader)
         reader->at++;
 }
 
-static int is_letter(char c)
+static bool is_letter(char c)
 {
     return wiki_lower(c) >= 'a' && wiki_lower(c) <= 'z';
 }

@@ -6,20 +6,22 @@
 #include "wiki_expand.h"
 #include "wiki_passes.h"
 
+#include <stdbool.h>
+
 /* --- Links ------------------------------------------------------------------------------------ */
 
-static int known_prefix(struct wiki_span prefix)
+static bool known_prefix(struct wiki_span prefix)
 {
     static const char *const known[] = {"w", "wikt", "wiktionary"};
 
     for (size_t i = 0; i < 3; i++)
         if (prefix.size == strlen(known[i]) && memcmp(prefix.data, known[i], prefix.size) == 0)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* Is the target in another namespace or wiki, as far as its prefix shows? */
-static int is_elsewhere(struct wiki_span target)
+static bool is_elsewhere(struct wiki_span target)
 {
     size_t from = target.size > 0 && target.data[0] == ':';
     const char *colon =

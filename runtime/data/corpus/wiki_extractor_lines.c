@@ -6,8 +6,10 @@
 #include "wiki_passes.h"
 #include "wiki_vector.h"
 
+#include <stdbool.h>
+
 /* Is the character at 'at' not part of a word? '*length' becomes its length. */
-static int is_other(const char *at, const char *end, size_t *length)
+static bool is_other(const char *at, const char *end, size_t *length)
 {
     uint32_t point;
     enum unicode_class class;
@@ -116,25 +118,25 @@ static void put_headings(struct wiki_buffer *out, struct heading *pending)
     }
 }
 
-static int is_dropped(const char *line, size_t size)
+static bool is_dropped(const char *line, size_t size)
 {
     char first = line[0], last = line[size - 1];
 
     if (first == '*' || first == '#' || first == ';' || first == '{' || first == '|' ||
         last == '}' || (first == '(' && last == ')'))
-        return 1;
+        return true;
     for (size_t i = 0; i < size; i++)
         if (line[i] != '.' && line[i] != '-')
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
-static int is_white(const char *line, size_t size)
+static bool is_white(const char *line, size_t size)
 {
     for (size_t i = 0; i < size; i++)
         if (!wiki_is_space(line[i]))
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
 static void compact(const struct wiki_buffer *in, struct wiki_buffer *out)

@@ -5,6 +5,7 @@
 #include "wiki_site.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +19,7 @@ static struct wiki_span argument(const struct wiki_call *call, size_t number)
     return number < call->count ? wiki_trim(call->args[number]) : wiki_span("", 0);
 }
 
-static int same(struct wiki_span a, struct wiki_span b)
+static bool same(struct wiki_span a, struct wiki_span b)
 {
     return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
 }
@@ -93,11 +94,11 @@ static void f_if(const struct wiki_call *call, struct wiki_span first, struct wi
     put(out, argument(call, first.size == 0));
 }
 
-static int is_numeric(struct wiki_span text)
+static bool is_numeric(struct wiki_span text)
 {
     for (size_t i = 0; i < text.size; i++)
         if (!strchr("0123456789.+-", text.data[i]) || text.data[i] == '\0')
-            return 0;
+            return false;
     return text.size > 0 && text.size < 20;
 }
 

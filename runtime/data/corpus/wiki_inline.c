@@ -4,6 +4,8 @@
 #include "wiki_expand.h"
 #include "wiki_site.h"
 
+#include <stdbool.h>
+
 /* Limit on links that are open at a time; deeper ones are dropped. */
 enum { LINK_DEPTH = 40 };
 
@@ -311,17 +313,17 @@ static void take_tag(struct inliner *inliner)
 
 /* --- Links ------------------------------------------------------------------------------------ */
 
-static int is_language(struct wiki_span prefix)
+static bool is_language(struct wiki_span prefix)
 {
     size_t first = 0;
 
     if (wiki_is(prefix, "simple"))
-        return 1;
+        return true;
     for (size_t i = 0; i < prefix.size; i++) {
         if (prefix.data[i] == '-' && i > 0)
             continue;
         if (prefix.data[i] < 'a' || prefix.data[i] > 'z')
-            return 0;
+            return false;
         first += !memchr(prefix.data, '-', i);
     }
     return first >= 2 && first <= 3;

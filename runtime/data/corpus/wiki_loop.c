@@ -2,6 +2,8 @@
 #include "config.h"
 #include "wiki_loop.h"
 
+#include <stdbool.h>
+
 enum { TAG_LIMIT = 4096 };
 
 /* Elements whose content is not transcluded. */
@@ -12,17 +14,17 @@ static const struct {
               {"math", "</math>"},     {"syntaxhighlight", "</syntaxhighlight>"}};
 
 /* Compare titles: underscores equal spaces, and the case of the first letter is ignored. */
-static int is_name(const char *at, const char *end, struct wiki_span name)
+static bool is_name(const char *at, const char *end, struct wiki_span name)
 {
     if ((size_t)(end - at) < name.size || name.size == 0)
-        return 0;
+        return false;
     for (size_t i = 0; i < name.size; i++) {
         char a = at[i] == '_' ? ' ' : at[i], b = name.data[i] == '_' ? ' ' : name.data[i];
 
         if (a != b && (i > 0 || wiki_lower(a) != wiki_lower(b)))
-            return 0;
+            return false;
     }
-    return 1;
+    return true;
 }
 
 static const char *skip_spaces(const char *at, const char *end)

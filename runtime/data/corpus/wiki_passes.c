@@ -3,6 +3,7 @@
 #include "wiki_passes.h"
 #include "base/core/list.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -99,7 +100,7 @@ void wiki_drop_tables(const struct wiki_buffer *in, struct wiki_buffer *out)
 /* --- External links --------------------------------------------------------------------------- */
 
 /* Most brackets are internal links: a colon near the start is rare. */
-static inline int may_be_protocol(const char *at, const char *end)
+static inline bool may_be_protocol(const char *at, const char *end)
 {
     size_t left = (size_t)(end - at);
 
@@ -128,30 +129,30 @@ static size_t protocol(const char *at, const char *end)
     return 0;
 }
 
-static int ends_address(char c)
+static bool ends_address(char c)
 {
     return (unsigned char)c <= ' ' || c == '[' || c == ']' || c == '<' || c == '>' || c == '"' ||
            c == 0x7f;
 }
 
 /* Is the label the address of a picture? */
-static int is_picture(struct wiki_span label)
+static bool is_picture(struct wiki_span label)
 {
     static const char *const endings[] = {".gif", ".png", ".jpg", ".jpeg"};
 
     if (label.size < 12 ||
         (memcmp(label.data, "http://", 7) != 0 && memcmp(label.data, "https://", 8) != 0))
-        return 0;
+        return false;
     for (size_t i = 0; i < label.size; i++)
         if (ends_address(label.data[i]))
-            return 0;
+            return false;
     for (size_t i = 0; i < 4; i++) {
         size_t length = strlen(endings[i]);
 
         if (wiki_is(wiki_span(label.data + label.size - length, length), endings[i]))
-            return 1;
+            return true;
     }
-    return 0;
+    return false;
 }
 
 void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out)

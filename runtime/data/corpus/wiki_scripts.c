@@ -3,6 +3,8 @@
 #include "config.h"
 #include "wiki_inline.h"
 
+#include <stdbool.h>
+
 enum { SCRIPT_MOST = 24 };
 
 /* The text of an element, with '-' for each kind of minus. */
@@ -19,7 +21,7 @@ static const struct {
                {"&#8722;", '-'},      {"&ndash;", '-'},      {"&nbsp;", ' '}};
 
 /* Does the text at 'at' begin with 'word'? */
-static int is_at(const char *at, const char *end, const char *text)
+static bool is_at(const char *at, const char *end, const char *text)
 {
     size_t length = strlen(text);
 
@@ -37,12 +39,12 @@ static char take(const char **at, const char *end)
     return *(*at)++;
 }
 
-static int is_letter(char c)
+static bool is_letter(char c)
 {
     return wiki_lower(c) >= 'a' && wiki_lower(c) <= 'z';
 }
 
-static int is_digit(char c)
+static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }

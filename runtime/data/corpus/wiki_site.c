@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include "wiki_entities.h"
 #include "base/core/xmalloc.h"
@@ -164,13 +165,13 @@ const char *wiki_site_base(const struct wiki_site *site)
 }
 
 /* Compare, ignoring the case of ASCII letters and treating underscores as spaces. */
-static int same_name(struct wiki_span prefix, const char *name)
+static bool same_name(struct wiki_span prefix, const char *name)
 {
     for (size_t i = 0; i < prefix.size; i++) {
         char c = prefix.data[i] == '_' ? ' ' : prefix.data[i];
 
         if (name[i] == '\0' || wiki_lower(c) != wiki_lower(name[i]))
-            return 0;
+            return false;
     }
     return name[prefix.size] == '\0';
 }

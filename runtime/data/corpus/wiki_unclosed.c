@@ -6,6 +6,7 @@
 #include "config.h"
 #include "wiki_unclosed.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 enum tag_kind {
@@ -88,7 +89,7 @@ static int begins_line(const char *begin, const char *at)
 
 /* Does the template at 'at' have a name like one that closes a table? {{s-end}}, {{End box}},
  * {{Jctbtm}}, {{!)}}. */
-static int may_close_table(const char *at, const char *end)
+static bool may_close_table(const char *at, const char *end)
 {
     static const char *const words[] = {
         "end",    "bottom", "btm",  "foot",   "footer", "close", "ende",  "fin",   "fine",
@@ -104,7 +105,7 @@ static int may_close_table(const char *at, const char *end)
 
         if (name.size >= length &&
             wiki_is(wiki_span(name.data + name.size - length, length), words[i]))
-            return 1;
+            return true;
     }
     return name.size > 3 && wiki_is(wiki_span(name.data, 3), "end");
 }
@@ -142,7 +143,7 @@ static size_t run_length(const struct scan *scan)
 }
 
 /* In an argument of a call, a table begins with `{{{!}}`, which becomes `{|`. */
-static int begins_with_pipe(const struct scan *scan, size_t count)
+static bool begins_with_pipe(const struct scan *scan, size_t count)
 {
     return count == 3 && scan->end - scan->at > 6 && memcmp(scan->at + 3, "!}}", 3) == 0 &&
            scan->at[6] != '}';
@@ -180,14 +181,14 @@ static void find_link_in_call(struct scan *scan, const struct wiki_cut *link)
 
 /* Do the braces at 'at' end a table? `|}` does, but `|}}` ends a call whose last argument is empty.
  * `|}}}` at the start of a line does both. */
-static int ends_table(const struct scan *scan, size_t count)
+static bool ends_table(const struct scan *scan, size_t count)
 {
     const struct wiki_cut *open = innermost(scan);
 
     if (scan->at == scan->begin || scan->at[-1] != '|' || scan->tables->count == 0)
-        return 0;
+        return false;
     if (count == 1 || !open || open->kind != OPEN_TEMPLATE)
-        return 1;
+        return true;
     return count == 3 && open->end == 2 && begins_line(scan->begin, scan->at - 1);
 }
 

@@ -3,6 +3,7 @@
 #include "wikitext.h"
 #include "wiki_loop.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include "mediawiki.h"
 #include "wiki_expand.h"
@@ -105,7 +106,7 @@ int wiki_heading(struct wiki_span line, struct wiki_span *words)
 }
 
 /* Does the text call one of these templates, or contain the switch? */
-static int is_disambiguation(struct wiki_span title, const struct wiki_buffer *text)
+static bool is_disambiguation(struct wiki_span title, const struct wiki_buffer *text)
 {
     static const char *const names[] = {"disambig",
                                         "disamb",
@@ -140,9 +141,9 @@ static int is_disambiguation(struct wiki_span title, const struct wiki_buffer *t
     const char *end = text->data + text->size, *at = text->data;
 
     if (title.size > 16 && wiki_is(wiki_span(title.data + title.size - 16, 16), "(disambiguation)"))
-        return 1;
+        return true;
     if (wiki_find(at, end, "__DISAMBIG__"))
-        return 1;
+        return true;
     while ((at = wiki_find(at, end, "{{"))) {
         at += 2;
         while (at < end && (*at == ' ' || *at == '\n'))
@@ -157,21 +158,21 @@ static int is_disambiguation(struct wiki_span title, const struct wiki_buffer *t
                 continue;
             /* {{disambiguation}} and {{disambig-cleanup}}, not {{dabbler}}. */
             if (i == 0 || at[length] == '}' || at[length] == '|' || wiki_is_space(at[length]))
-                return 1;
+                return true;
         }
     }
-    return 0;
+    return false;
 }
 
-static int wanted_namespace(const struct wiki_options *options, int ns)
+static bool wanted_namespace(const struct wiki_options *options, int ns)
 {
     for (size_t i = 0; i < options->namespace_count; i++)
         if (options->namespaces[i] == ns)
-            return 1;
+            return true;
     return options->namespace_count == 0 && ns == 0;
 }
 
-static int is_redirect_text(const struct wiki_buffer *text)
+static bool is_redirect_text(const struct wiki_buffer *text)
 {
     struct wiki_span trimmed = wiki_trim(wiki_span(text->data, text->size));
 
@@ -179,7 +180,7 @@ static int is_redirect_text(const struct wiki_buffer *text)
 }
 
 /* Does the text have this many characters, not counting white space? */
-static int is_long_enough(struct wiki_span text, int64_t wanted)
+static bool is_long_enough(struct wiki_span text, int64_t wanted)
 {
     int64_t count = 0;
 

@@ -7,6 +7,7 @@
 #include "base/core/storage.h"
 #include "base/core/xmalloc.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
@@ -25,19 +26,19 @@ static uint32_t little32(const unsigned char *b)
     return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-static int is_skippable(uint32_t magic)
+static bool is_skippable(uint32_t magic)
 {
     return (magic & 0xfffffff0u) == 0x184d2a50u;
 }
 
-static int begins_frame(int fd, int64_t position, int64_t size)
+static bool begins_frame(int fd, int64_t position, int64_t size)
 {
     unsigned char bytes[4];
 
     if (position == size)
-        return 1;
+        return true;
     if (file_read_at(fd, bytes, 4, position) != 4)
-        return 0;
+        return false;
     return little32(bytes) == FRAME_MAGIC || is_skippable(little32(bytes));
 }
 
@@ -89,13 +90,13 @@ int zstd_can_cut(int fd, int64_t size)
 }
 
 /* Does find_frame stop at the frame at 'position'? */
-static int may_come_first(int fd, int64_t position, int64_t size)
+static bool may_come_first(int fd, int64_t position, int64_t size)
 {
     unsigned char magic[4];
     int64_t end;
 
     if (file_read_at(fd, magic, 4, position) != 4 || little32(magic) != FRAME_MAGIC)
-        return 0;
+        return false;
     end = frame_end(fd, position, size, size);
     return end > 0 && begins_frame(fd, end, size);
 }

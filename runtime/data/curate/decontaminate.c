@@ -227,7 +227,7 @@ static size_t backward(const char *text, size_t at, int64_t chars)
     return chars > 0 ? 0 : at;
 }
 
-static int ends_here(char c)
+static bool ends_here(char c)
 {
     return c == '.' || c == '!' || c == '?';
 }
@@ -251,7 +251,7 @@ static size_t begin_after(const char *text, size_t size, size_t at, int64_t char
     return begin + 1 < size ? begin + 1 : size;
 }
 
-static int is_long(const struct decontaminate_config *config, const char *text, size_t size)
+static bool is_long(const struct decontaminate_config *config, const char *text, size_t size)
 {
     return (int64_t)text_chars(text, size) > config->piece;
 }

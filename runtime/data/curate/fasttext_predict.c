@@ -8,6 +8,7 @@
 #include "base/core/list.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,7 +254,7 @@ static int32_t add_word_ngrams(const struct fasttext *model, struct fasttext_scr
     return vectors;
 }
 
-static int is_blank(char c)
+static bool is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
 }

@@ -5,6 +5,7 @@
 #include "kept.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +33,13 @@ struct filtering {
     struct filter_counts counts;
 };
 
-static int is_wanted(const struct filter_config *config, const char *label, double probability)
+static bool is_wanted(const struct filter_config *config, const char *label, double probability)
 {
     if (!label || probability < config->rules.value[RULE_LANGUAGE])
-        return 0;
+        return false;
     for (size_t i = 0; i < config->language_count; i++)
         if (strcmp(config->languages[i], label) == 0)
-            return 1;
+            return true;
     return config->language_count == 0;
 }
 

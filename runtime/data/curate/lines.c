@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ struct lines {
 #endif
 };
 
-static int ends_with(const char *text, const char *end)
+static bool ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text), wanted = strlen(end);
 

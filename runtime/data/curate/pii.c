@@ -2,25 +2,26 @@
 #include "config.h"
 #include "pii.h"
 
+#include <stdbool.h>
 #include <string.h>
 
-static int is_digit(char c)
+static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-static int is_alphanumeric(char c)
+static bool is_alphanumeric(char c)
 {
     return is_digit(c) || ((c | 32) >= 'a' && (c | 32) <= 'z');
 }
 
-static int is_local(char c)
+static bool is_local(char c)
 {
     return is_alphanumeric(c) || (c != '\0' && strchr("!#$%&'*+/=?^_`{|}~-", c) != NULL);
 }
 
 /* Word characters, as for \b in regular expressions. */
-static int is_word(char c)
+static bool is_word(char c)
 {
     return is_alphanumeric(c) || c == '_' || (unsigned char)c >= 0x80;
 }
@@ -72,7 +73,7 @@ struct network {
     uint32_t address, mask;
 };
 
-static int is_public(uint32_t address)
+static bool is_public(uint32_t address)
 {
     static const struct network reserved[] = {
         {0x00000000, 0xFF000000}, {0x0A000000, 0xFF000000}, {0x64400000, 0xFFC00000},
@@ -83,8 +84,8 @@ static int is_public(uint32_t address)
 
     for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
         if ((address & reserved[i].mask) == reserved[i].address)
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
 /* The length of the public IPv4 address at 'at', or 0. Five numbers, as in versions, are not an

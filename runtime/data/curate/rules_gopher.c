@@ -4,6 +4,7 @@
 #include "rules.h"
 #include "base/core/xmalloc.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +53,7 @@ static void count_repeats(struct counters *counters, const char *text, size_t si
     }
 }
 
-static int is_above(const struct rules *rules, enum rule rule, double part, double whole)
+static bool is_above(const struct rules *rules, enum rule rule, double part, double whole)
 {
     return rules->on[rule] && whole > 0 && part / whole > rules->value[rule];
 }
@@ -202,7 +203,7 @@ static int64_t count_ellipses(const char *text, size_t size)
     return count;
 }
 
-static int begins_with_bullet(const char *line, size_t length)
+static bool begins_with_bullet(const char *line, size_t length)
 {
     text_trim(&line, &length);
     return (length > 0 && line[0] == '-') || (length > 2 && memcmp(line, "\xE2\x80\xA2", 3) == 0);

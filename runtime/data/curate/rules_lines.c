@@ -5,6 +5,7 @@
 #include "data/tokenizer/unicode.h"
 #include "base/core/xmalloc.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ int text_ends_with_ellipsis(const char *text, size_t size)
 /* --- C4 --------------------------------------------------------------------------------------- */
 
 /* Does 'text', in lower case, contain 'wanted'? */
-static int mentions(const char *text, size_t size, const char *wanted)
+static bool mentions(const char *text, size_t size, const char *wanted)
 {
     size_t length = strlen(wanted);
 

@@ -5,6 +5,7 @@
 #include "data/tokenizer/unicode.h"
 #include "base/core/xmalloc.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ struct range {
 };
 
 /* Combining marks and joiners. */
-static int is_mark(uint32_t point)
+static bool is_mark(uint32_t point)
 {
     static const struct range marks[] = {
         {0x300, 0x36F},   {0x483, 0x489},   {0x591, 0x5BD},   {0x5BF, 0x5BF},   {0x5C1, 0x5C5},
@@ -30,11 +31,11 @@ static int is_mark(uint32_t point)
 
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]) && point >= marks[i].first; i++)
         if (point <= marks[i].last)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
-static int is_alone(uint32_t point)
+static bool is_alone(uint32_t point)
 {
     return (point >= 0x3040 && point <= 0x30FF) || (point >= 0x3400 && point <= 0x4DBF) ||
            (point >= 0x4E00 && point <= 0x9FFF) || (point >= 0xF900 && point <= 0xFAFF) ||
@@ -71,7 +72,7 @@ enum { BYTE_LETTER = 1, BYTE_DIGIT = 2, BYTE_SPACE = 4, BYTE_SYMBOL = 8 };
 
 /* These split a word if they are between letters or digits; other symbols (don't, 3.5, a@b) do
  * not. */
-static int divides(uint8_t symbol)
+static bool divides(uint8_t symbol)
 {
     return symbol == '-' || symbol == ',' || symbol == ':' || symbol == '/' ||
            (symbol >= '<' && symbol <= '>');
@@ -115,7 +116,7 @@ static inline void add_word(struct wordlist *words, const char *text, struct run
 }
 
 /* Is the symbol at 'at', which follows a letter or digit, part of the word? */
-static int joins(const uint8_t *bytes, size_t size, size_t at, enum words_mode mode)
+static bool joins(const uint8_t *bytes, size_t size, size_t at, enum words_mode mode)
 {
     return mode == WORDS_ALL && at + 1 < size && byte_kinds[bytes[at]] == BYTE_SYMBOL &&
            !divides(bytes[at]) && byte_kinds[bytes[at + 1]] & (BYTE_LETTER | BYTE_DIGIT);

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -533,8 +534,8 @@ int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void 
 }
 
 /* Does the final file exist at its full size? */
-static int is_final(const struct assembly *assembly, size_t shard, size_t key, int kind,
-                    const char *final)
+static bool is_final(const struct assembly *assembly, size_t shard, size_t key, int kind,
+                     const char *final)
 {
     struct stat status;
 

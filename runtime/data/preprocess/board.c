@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +131,7 @@ static int create_claim(struct work *work, struct board *board, size_t number, i
     return 1;
 }
 
-static int is_free(const struct job *job)
+static bool is_free(const struct job *job)
 {
     return !job->done && !job->mine && job->generation < 0;
 }
@@ -169,7 +170,7 @@ int board_claim(struct work *work, struct board *board, size_t *number, struct e
 }
 
 /* Has the claim not grown for the time of the lease? */
-static int is_stale(struct work *work, struct board *board, size_t number)
+static bool is_stale(struct work *work, struct board *board, size_t number)
 {
     struct job *job = &board->jobs[number];
     char path[DISK_PATH];
@@ -177,11 +178,11 @@ static int is_stale(struct work *work, struct board *board, size_t number)
     double now = clock_now();
 
     if (claim_path(work, board, number, job->generation, path, NULL) < 0 || stat(path, &status) < 0)
-        return 0;
+        return false;
     if (job->seen_at == 0 || job->seen != status.st_size) {
         job->seen = status.st_size;
         job->seen_at = now;
-        return 0;
+        return false;
     }
     return now - job->seen_at > (double)work->lease;
 }
@@ -253,7 +254,7 @@ void board_touch_mine(struct work *work, struct board *board)
     pthread_mutex_unlock(&board->lock);
 }
 
-int board_done_up_to(struct board *board, size_t number)
+bool board_done_up_to(struct board *board, size_t number)
 {
     size_t count = 0;
 
@@ -264,9 +265,9 @@ int board_done_up_to(struct board *board, size_t number)
     return count == number;
 }
 
-int board_is_done(struct board *board, size_t number)
+bool board_is_done(struct board *board, size_t number)
 {
-    int done;
+    bool done;
 
     pthread_mutex_lock(&board->lock);
     done = board->jobs[number].done;

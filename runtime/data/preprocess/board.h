@@ -66,9 +66,9 @@ void board_touch_often(struct work *work, struct board *board, size_t number);
 void board_touch_mine(struct work *work, struct board *board);
 
 /* Are there at least 'number' chunks, and are the first 'number' of them done? */
-int board_done_up_to(struct board *board, size_t number);
+bool board_done_up_to(struct board *board, size_t number);
 
-int board_is_done(struct board *board, size_t number);
+bool board_is_done(struct board *board, size_t number);
 
 /* Record that this process has finished the job. 'documents' and 'bytes' are those of a chunk. */
 void board_done(struct board *board, size_t number, int64_t documents, int64_t bytes);

@@ -7,6 +7,7 @@
 #include "base/core/xmalloc.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +22,12 @@ enum { FAULTS_MET = 20 };
 static const int64_t reread_limit = 256 << 20, reread_packed_limit = 8 << 20;
 
 /* Are all its files uncompressed, so that a block can be read immediately? */
-static int is_quick(const struct input_plan *plan, size_t number)
+static bool is_quick(const struct input_plan *plan, size_t number)
 {
     for (size_t i = plan->chunks[number]; i < plan->chunks[number + 1]; i++)
         if (plan->files.items[plan->segments[i].file].codec != CODEC_PLAIN)
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
 struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struct error *err)
@@ -99,13 +100,13 @@ static int64_t lines_before(const struct encode *encode, const struct segment *s
 }
 
 /* Is this one of the first faults, which are reported immediately? */
-static int is_shown(struct encode *encode)
+static bool is_shown(struct encode *encode)
 {
     int64_t shown = encode->shown++;
 
     /* With a limit on documents, this one may turn out not to count. */
     if (encode->config->max_documents > 0)
-        return 0;
+        return false;
     if (shown == FAULTS_MET)
         log_note("further skipped documents are not reported immediately");
     return shown < FAULTS_MET;

@@ -88,14 +88,14 @@ int disk_check_directory(const char *path, struct error *err)
     return file_path_error(err);
 }
 
-int disk_exists(const char *path)
+bool disk_exists(const char *path)
 {
     struct stat status;
 
     return stat(path, &status) == 0;
 }
 
-int disk_is_gone(const char *path)
+bool disk_is_gone(const char *path)
 {
     struct stat status;
 

@@ -3,6 +3,7 @@
 #ifndef MEGATRON_PREPROCESS_DISK_H
 #define MEGATRON_PREPROCESS_DISK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -32,7 +33,7 @@ int disk_read_file(const char *path, size_t limit, struct file_bytes *bytes, str
 int disk_check_directory(const char *path, struct error *err);
 
 /* Does the file exist? Is it certainly gone, rather than unreachable? */
-int disk_exists(const char *path);
-int disk_is_gone(const char *path);
+bool disk_exists(const char *path);
+bool disk_is_gone(const char *path);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/core/threads.h"
 #include "base/core/xmalloc.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,27 +69,27 @@ static int fail(struct encode_pool *pool, const struct error *err)
 
 /* One block is always admitted. It completes without other threads, because a chunk that waits for
  * its position is opened only when the previous one has been read to its end (is_direct). */
-static int has_room(const struct encode_pool *pool)
+static bool has_room(const struct encode_pool *pool)
 {
     return (pool->held == 0 && pool->reading == 0) ||
            pool->held + (pool->reading + 1) * pool->expected <= memory_limit;
 }
 
 /* Chunks after the first fault of strict mode are not needed. */
-static int is_needed(const struct encode_pool *pool, const struct chunk *chunk)
+static bool is_needed(const struct encode_pool *pool, const struct chunk *chunk)
 {
     return chunk->number < pool->fault.chunk;
 }
 
-static int has_needed(const struct encode_pool *pool)
+static bool has_needed(const struct encode_pool *pool)
 {
     for (const struct chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
         if (is_needed(pool, chunk))
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
-static int can_read(const struct encode_pool *pool, const struct chunk *chunk)
+static bool can_read(const struct encode_pool *pool, const struct chunk *chunk)
 {
     return is_needed(pool, chunk) && !chunk->reading && !chunk->input_done && pool->free &&
            has_room(pool) && chunk->next_read - chunk->next_write < (int64_t)pool->block_count;
@@ -124,7 +125,7 @@ static void free_blocks(struct encode_pool *pool, struct block *freed, size_t ke
 
 /* With the lock held: will the position of the chunk be known as soon as the blocks in flight are
  * written? Then it is at the front. */
-static int is_direct(const struct encode *encode, size_t number)
+static bool is_direct(const struct encode *encode, size_t number)
 {
     const struct encode_pool *pool = encode->pool;
 

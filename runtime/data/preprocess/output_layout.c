@@ -8,6 +8,7 @@
 #include "base/core/xmalloc.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,19 +66,19 @@ struct line_count {
 };
 
 /* Should this fault be reported now? Counts it. */
-static int is_shown_now(struct line_count *count, const struct part_fault *fault)
+static bool is_shown_now(struct line_count *count, const struct part_fault *fault)
 {
     if (part_fault_is_kept(fault))
         return count->unclosed++ < UNCLOSED_SHOWN;
     if (fault->shown) {
         count->before++;
         count->shown++;
-        return 0;
+        return false;
     }
     if (count->shown - count->before >= FAULTS_SHOWN)
-        return 0;
+        return false;
     count->shown++;
-    return 1;
+    return true;
 }
 
 static void show_faults(struct output_layout *layout, const struct preprocess_config *config,

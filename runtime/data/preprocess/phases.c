@@ -3,9 +3,9 @@
 #include "run.h"
 #include "lib/clock.h"
 
-int run_is_over(struct run *run)
+bool run_is_over(struct run *run)
 {
-    int over;
+    bool over;
 
     pthread_mutex_lock(&run->monitor_lock);
     over = work_is_over(&run->work);
@@ -22,7 +22,7 @@ void run_wait(const struct run *run, double *pause)
 }
 
 /* Are all chunks done that the output needs? */
-static int chunks_complete(struct run *run, int64_t left)
+static bool chunks_complete(struct run *run, int64_t left)
 {
     return left == 0 || (run->config->max_documents > 0 &&
                          board_prefix(&run->parts, run->config->max_documents) > 0);
@@ -87,7 +87,7 @@ static void init_assembly(struct run *run)
     run->assembly = (struct assembly){
         .config = run->config, .work = &run->work, .parts = &run->parts, .layout = &run->layout};
     tokenizer_identify(run->tokenizer, &run->assembly.made_by);
-    run->assembling = 1;
+    run->assembling = true;
     assembly_init(&run->assembly);
 }
 
@@ -96,7 +96,7 @@ void run_drop_layout(struct run *run)
     if (run->assembling)
         assembly_clear(&run->assembly);
     output_layout_clear(&run->layout);
-    run->assembling = 0;
+    run->assembling = false;
 }
 
 /* Returns 0, 1 if a chunk must be encoded again, or -1. */

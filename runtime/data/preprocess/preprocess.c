@@ -110,11 +110,11 @@ void run_stop_monitor(struct run *run)
     if (!run->monitoring)
         return;
     pthread_mutex_lock(&run->monitor_lock);
-    run->monitor_stop = 1;
+    run->monitor_stop = true;
     pthread_cond_signal(&run->monitor_wake);
     pthread_mutex_unlock(&run->monitor_lock);
     pthread_join(run->monitor, NULL);
-    run->monitoring = 0;
+    run->monitoring = false;
 }
 
 /* --- The whole -------------------------------------------------------------------------------- */
@@ -255,7 +255,7 @@ static void clean_up(struct run *run)
 
 /* Did the other ranks finish without this one, which was slow to sync or to see the end, and remove
  * the directory? Then the output exists at its full size. */
-static int was_finished(struct run *run)
+static bool was_finished(struct run *run)
 {
     struct error ignored;
 

@@ -21,10 +21,10 @@ struct run {
     struct output_layout layout;
     struct assembly assembly;
     struct report report;
-    int assembling; /* layout and assembly are in use */
+    bool assembling; /* layout and assembly are in use */
     pthread_t monitor;
-    int monitoring;
-    int monitor_stop;
+    bool monitoring;
+    bool monitor_stop;
     pthread_cond_t monitor_wake;
     pthread_mutex_t monitor_lock, redo_lock;
 };
@@ -39,7 +39,7 @@ int run_copies(struct run *run, struct error *err);
 void run_drop_layout(struct run *run);
 
 /* Has another rank ended the launch? Keeps its message. */
-int run_is_over(struct run *run);
+bool run_is_over(struct run *run);
 
 /* Sleep while other ranks work, with exponential backoff. */
 void run_wait(const struct run *run, double *pause);

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,13 +21,13 @@ static int is_self_or_parent(const char *name)
 }
 
 /* NFS clients rename open files like this when they are removed. */
-static int is_nfs(const char *name)
+static bool is_nfs(const char *name)
 {
     return strncmp(name, ".nfs", 4) == 0;
 }
 
 /* Is this the end of a name, or the suffix of a temporary file of file_write_whole? */
-static int is_end(const char *name)
+static bool is_end(const char *name)
 {
     size_t length = strlen(name);
 
@@ -53,14 +54,14 @@ static const char *skip_number(const char *name)
     return length > 0 ? name + length : NULL;
 }
 
-int work_files_is_plan(const char *name)
+bool work_files_is_plan(const char *name)
 {
     const char *end = skip_id(name);
 
     return end && *end == '\0';
 }
 
-int work_files_is_removed(const char *name)
+bool work_files_is_removed(const char *name)
 {
     const char *end = skip_id(skip_text(skip_id(skip_text(name, ".removed-")), "-"));
 
@@ -81,14 +82,14 @@ static const char *launch_of(const char *name)
     return NULL;
 }
 
-int work_files_is_leftover(const char *name, const char *launch)
+bool work_files_is_leftover(const char *name, const char *launch)
 {
     const char *id = launch_of(name);
 
     return id && strncmp(id, launch, ID_LENGTH) != 0;
 }
 
-int work_files_is_file(const char *name)
+bool work_files_is_file(const char *name)
 {
     static const char *const single[] = {"plan", "owner", "finished"};
     static const char *const words[] = {"go-", "end-"};
@@ -96,10 +97,10 @@ int work_files_is_file(const char *name)
 
     for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
         if ((end = skip_text(name, single[i])) && is_end(end))
-            return 1;
+            return true;
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if ((end = skip_id(skip_text(name, words[i]))) && is_end(end))
-            return 1;
+            return true;
     end = skip_number(skip_text(skip_id(skip_text(name, "ack-")), "-"));
     return (end && is_end(end)) || is_nfs(name);
 }
@@ -128,22 +129,22 @@ static int is_foreign(const char *root, const char *name, struct error *err)
 }
 
 /* Names of files in the directory of a plan or phase. */
-static int is_piece(const char *name)
+static bool is_piece(const char *name)
 {
     static const char *const prefixes[] = {"part-", "out-", "front-", "copied-", "layout"};
 
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
         if (skip_text(name, prefixes[i]))
-            return 1;
+            return true;
     return launch_of(name) || is_nfs(name);
 }
 
-static int is_phase(const char *name)
+static bool is_phase(const char *name)
 {
     return name[0] != '\0' && name[strspn(name, "abcdefghijklmnopqrstuvwxyz-")] == '\0';
 }
 
-static int is_phase_piece(const char *name)
+static bool is_phase_piece(const char *name)
 {
     size_t word = strspn(name, "abcdefghijklmnopqrstuvwxyz");
     const char *end = word > 0 ? skip_number(skip_text(name + word, "-")) : NULL;
@@ -153,18 +154,18 @@ static int is_phase_piece(const char *name)
 
 /* The files and directories that a directory may contain, and the level below. */
 struct level {
-    int (*file)(const char *name);
-    int (*directory)(const char *name);
+    bool (*file)(const char *name);
+    bool (*directory)(const char *name);
     const struct level *next;
 };
 
-static int is_nothing(const char *name)
+static bool is_nothing(const char *name)
 {
     (void)name;
-    return 0;
+    return false;
 }
 
-static int is_plan_or_removed(const char *name)
+static bool is_plan_or_removed(const char *name)
 {
     return work_files_is_plan(name) || work_files_is_removed(name);
 }

@@ -5,6 +5,7 @@
 #ifndef MEGATRON_PREPROCESS_WORK_FILES_H
 #define MEGATRON_PREPROCESS_WORK_FILES_H
 
+#include <stdbool.h>
 #include "lib/error.h"
 
 /* Check that 'root' can be a work directory: it is missing, or a directory and not a symbolic link.
@@ -17,13 +18,13 @@ int work_files_check(const char *root, struct error *err);
 
 /* Classify a name in 'root': a run's file, the directory of a plan, a directory that is being
  * removed. */
-int work_files_is_file(const char *name);
-int work_files_is_plan(const char *name);
-int work_files_is_removed(const char *name);
+bool work_files_is_file(const char *name);
+bool work_files_is_plan(const char *name);
+bool work_files_is_removed(const char *name);
 
 /* Is this name, in the directory of a plan or phase, a draft, claim or progress file of another
  * launch? */
-int work_files_is_leftover(const char *name, const char *launch);
+bool work_files_is_leftover(const char *name, const char *launch);
 
 /* Remove the directory of a plan. Foreign files in it stay, and then so does the directory. */
 void work_files_remove_plan(const char *path);
