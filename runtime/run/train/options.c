@@ -25,7 +25,7 @@
 #define CHOICE(name, field, words, ...) \
     ROW(name, OPTION_CHOICE, field, NULL, .choices = (words), .help = __VA_ARGS__)
 #define EACH_LAYER(name, field, ...) \
-    ROW(name, OPTION_LAYERS, field, "N|LIST", .help = __VA_ARGS__)
+    ROW(name, OPTION_LAYERS, field, "PATTERN", .help = __VA_ARGS__)
 #define OTHER(name_, type_, ...)                      \
     {                                                 \
         .name = (name_), .type = (type_), __VA_ARGS__ \
