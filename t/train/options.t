@@ -291,6 +291,7 @@ done <<'EOT'
 --fp16 --bf16|cannot be used together; drop one
 --bf16|the CPU backend supports fp32 only; drop --bf16
 --tensor-model-parallel-size 2|does not divide 1 task;
+--swiglu --hidden-size 16|too small for the default of --ffn-hidden-size
 --num-attention-heads 5|not a multiple of --num-attention-heads=5
 --hidden-dropout 1|less than 1
 --lr-warmup-iters 4|must be shorter than the decay

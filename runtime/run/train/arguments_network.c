@@ -231,6 +231,12 @@ int arguments_network_sizes(struct arguments *a, struct error *err)
     if (s->ffn_hidden < 0)
         s->ffn_hidden =
             n->swiglu ? (int64_t)((double)(4 * s->hidden) * 2 / 3 / 64) * 64 : 4 * s->hidden;
+    if (s->ffn_hidden == 0)
+        return error_set(err,
+                         "--hidden-size=%" PRId64
+                         " is too small for the default of --ffn-hidden-size with --swiglu, a "
+                         "multiple of 64; set --ffn-hidden-size",
+                         s->hidden);
     if (!m->group_query_attention)
         s->query_groups = s->heads;
     if (s->query_groups < 0)
