@@ -63,7 +63,7 @@ yes '{"body":"1"}' | head -n 1100 >others.jsonl
 try "${pre[@]}" --input others.jsonl --output-prefix m --overwrite --workers 1
 is "$rc $(grep -c '; skipped$' <<<"$out")" "2 20" "a run that fails early names 20"
 unlike "$out" 'listed at the end' "  and promises no list"
-# A text that cannot be encoded ends the run; it is named by file and line, also in a later chunk.
+# Memory that a text needs and that is not there ends the run with one line.
 scarce='#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -83,12 +83,12 @@ void *realloc(void *memory, size_t size)
     echo 8
 } >long.txt
 if ! command -v "${CC:-cc}" >/dev/null; then
-    skip "a text that cannot be encoded" "no compiler"
+    skip "a text for which there is no memory" "no compiler"
 elif ok "memory can be made scarce" "${CC:-cc}" -shared -fPIC -o scarce.so -xc - -ldl <<<"$scarce"; then
     try env LD_PRELOAD="$scratch/scarce.so" "$megatron" preprocess --input long.txt --input-format lines --tokenizer-type NullTokenizer \
         --vocab-size 100000 --output-prefix long --chunk-bytes 500 --workers 2
-    is "$rc" 1 "a text that cannot be encoded ends the run"
-    like "$out" '^megatron preprocess: long\.txt:301: .*out of memory' "  and is named by file and line"
+    is "$rc $(grep -c '^megatron' <<<"$out")" "1 1" "a text for which there is no memory ends the run"
+    like "$out" '^megatron: out of memory: cannot allocate another 1[.][0-9] MiB; raise the memory limit' "  with what to do"
 fi
 # While it still reads: the message is printed before the input ends.
 {

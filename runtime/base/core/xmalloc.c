@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _GNU_SOURCE
 #include "xmalloc.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +42,9 @@ void *xrealloc(void *old, size_t count, size_t size)
 
 char *xstrdup(const char *text)
 {
-    return xstrndup(text, SIZE_MAX);
+    size_t bytes = strlen(text) + 1;
+
+    return memcpy(xmalloc(bytes), text, bytes);
 }
 
 char *xstrndup(const char *text, size_t length)
@@ -59,9 +59,16 @@ char *xstrndup(const char *text, size_t length)
 
 char *xvasprintf(const char *format, va_list arguments)
 {
+    va_list again;
     char *text;
+    int length;
 
-    return vasprintf(&text, format, arguments) < 0 ? checked(NULL, 1, strlen(format)) : text;
+    va_copy(again, arguments);
+    length = vsnprintf(NULL, 0, format, arguments);
+    text = xmalloc((size_t)(length > 0 ? length : 0) + 1);
+    vsnprintf(text, (size_t)(length > 0 ? length : 0) + 1, format, again);
+    va_end(again);
+    return text;
 }
 
 char *xasprintf(const char *format, ...)
