@@ -231,12 +231,6 @@ int arguments_network_sizes(struct arguments *a, struct error *err)
     if (s->ffn_hidden < 0)
         s->ffn_hidden =
             n->swiglu ? (int64_t)((double)(4 * s->hidden) * 2 / 3 / 64) * 64 : 4 * s->hidden;
-    if (s->ffn_hidden == 0)
-        return error_set(err,
-                         "--hidden-size=%" PRId64
-                         " is too small for the default of --ffn-hidden-size with --swiglu, a "
-                         "multiple of 64; set --ffn-hidden-size",
-                         s->hidden);
     if (!m->group_query_attention)
         s->query_groups = s->heads;
     if (s->query_groups < 0)
@@ -347,6 +341,12 @@ int arguments_network(struct network_arguments *m, const struct layout *layout, 
             n->hidden_dropout, n->attention_dropout);
     if (derive_rope(m, err) < 0 || network_check(n, err) < 0)
         return -1;
+    if (n->shape.ffn_hidden == 0)
+        return error_set(err,
+                         "--hidden-size=%" PRId64
+                         " is too small for the default of --ffn-hidden-size with --swiglu, a "
+                         "multiple of 64; set --ffn-hidden-size",
+                         n->shape.hidden);
     if (n->post_norm && n->norm != NORM_LAYER)
         return error_set(err, "--post-norm requires --normalization LayerNorm; change one of them");
     if (n->position != POSITION_LEARNED && n->position_offset > 0)
