@@ -337,7 +337,7 @@ say_run() {
 # prepare_training WORD...: add to 'options' (the script's own) what follows from the environment, the job and the
 # words of the command line, and set 'launch', the command that starts the ranks, and 'program', what they run.
 prepare_training() {
-    local device='' yaml row defaults=() data=(--data-path --train-data-path --mock-data --data-args-path --per-split-data-args-path --yaml-cfg)
+    local device='' row defaults=() data=(--data-path --train-data-path --mock-data --data-args-path --per-split-data-args-path)
     used=() overridden=()
     for row in "${data[@]}"; do
         ! given "$row" "$@" || data=()
@@ -350,22 +350,19 @@ prepare_training() {
     say_environment
     [ ${#data[@]} -eq 0 ] || given --dry-run "$@" || fail "no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on random data"
 
-    # A few iterations, if no length is given. What a YAML file says must not be overridden.
-    if given --yaml-cfg "$@"; then
-        yaml=$(cat "$(option_value --yaml-cfg "$@")" 2>/dev/null)
-        [[ $yaml =~ (^|$'\n')[[:blank:]]*save[_-]interval: ]] || options+=(--save-interval 500)
-    elif given --train-iters "$@" "${options[@]}" || given --train-samples "$@" "${options[@]}"; then
+    # A few iterations, if no length is given.
+    if given --train-iters "$@" "${options[@]}" || given --train-samples "$@" "${options[@]}"; then
         options+=(--save-interval 500 --eval-interval 1000 --eval-iters 10 --log-interval 10)
     else
         defaults+=(--train-iters)
         options+=(--train-iters 40 --save-interval 10 --eval-interval 20 --eval-iters 2 --log-interval 5)
     fi
-    if ! given --lr "$@" "${options[@]}" && ! given --yaml-cfg "$@"; then
+    if ! given --lr "$@" "${options[@]}"; then
         defaults+=(--lr)
         options+=(--lr 1e-3 --min-lr 1e-4)
     fi
     case " $* " in
-    *" --lr-warmup-"* | *" --yaml-cfg"*) ;;
+    *" --lr-warmup-"*) ;;
     *) options+=(--lr-warmup-fraction .1) ;;
     esac
 
@@ -385,10 +382,8 @@ prepare_training() {
     # requeueing the job when its time limit is near; see megatron-supervise(1).
     given --save "$@" "${options[@]}" || options+=(--save "${FSX_PATH:-$PWD}/checkpoints-${SLURM_JOB_ID:-0}")
     options+=(--keep-last 3 --async-save --exit-signal-handler)
-    if ! given --yaml-cfg "$@"; then
-        [ -n "$device" ] || given --bf16 "$@" "${options[@]}" || given --fp16 "$@" "${options[@]}" || options+=(--bf16)
-        say_run "${defaults[*]}" "${options[@]}" "$@"
-    fi
+    [ -n "$device" ] || given --bf16 "$@" "${options[@]}" || given --fp16 "$@" "${options[@]}" || options+=(--bf16)
+    say_run "${defaults[*]}" "${options[@]}" "$@"
     # --overlap is needed because a step whose slurmstepd was lost keeps its resources until the job ends.
     # Newer Slurm waits forever for the tasks of a slurmstepd that was killed, unless --wait ends the step.
     launch=(srun --overlap --mpi=none --kill-on-bad-exit=1 --wait="${SLURM_WAIT:-60}")

@@ -67,7 +67,7 @@ generate --load /nowhere --prompt x|directory /nowhere does not exist
 image import docker://|URI=docker:// has no image name
 report /nowhere -o /nowhere/o.html|cannot read /nowhere: No such file or directory; check the path$
 plan --machines /nowhere --node p5|cannot read the machine files in /nowhere: No such file or directory; check the path$
-train --yaml-cfg /nowhere|--yaml-cfg: cannot open /nowhere: No such file or directory; check the path$
+train --yaml-cfg run.yaml|--yaml-cfg is an option of Megatron-LM that does not exist here; write the keys of the file as options, in a script or on the command line$
 EOT
 
 for words in --help -h help "help data" "checkpoint --help" "data -h" "image --help" "tokenizer --help"; do

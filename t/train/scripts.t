@@ -118,10 +118,6 @@ NUM_LAYERS=32 HIDDEN_SIZE=4096 NUM_ATTENTION_HEADS=32|--lr 1e-4 --train-iters 9|
 SLURM_SPANK__SLURM_SPANK_OPTION_spank_megatron_megatron_model=llama2-7b TP=2|--train-iters 9|2
 |--megatron-model gpt2-345m|0
 EOT
-    unlike "$(words $script --yaml-cfg run.yaml)" ' --(lr|train-iters|lr-warmup-fraction) ' "$script overrides no length and rate of a YAML file"
-    printf 'a: 1\n  save_interval: 7\n' >with.yaml
-    is "$(for file in run with; do words $script --yaml-cfg $file.yaml | grep -c -e '--save-interval 500'; done | xargs)" "1 0" \
-        "  and saves, too, unless the file says when"
     # A preset is trained unchanged.
     for how in option equals environment; do
         case $how in

@@ -4,7 +4,6 @@
 #include "run/train/effects.h"
 #include "base/core/log.h"
 #include "run/train/train.h"
-#include "run/train/yaml_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +46,7 @@ static int refuse(int of_node, struct error *err)
     return of_node ? -1 : COMMAND_USAGE;
 }
 
-static int run(struct arguments *arguments, const struct options_result *result,
-               const struct yaml_words *words, struct error *err)
+static int run(struct arguments *arguments, const struct options_result *result, struct error *err)
 {
     struct world world;
     int known = world_read(&world, err) == 0, rc;
@@ -69,9 +67,6 @@ static int run(struct arguments *arguments, const struct options_result *result,
         return refuse(arguments->reads_files, err);
     if (world.rank == 0) {
         note_ignored(result);
-        if (words->unknown[0])
-            log_note("--yaml-cfg: these keys are not options here and are ignored:%s",
-                     words->unknown);
         effects_check(arguments, result);
     }
     if (arguments->output.dry_run)
@@ -87,22 +82,15 @@ static int run_parsed(int argc, const char *const *argv, int evaluate, struct er
 {
     struct arguments arguments;
     struct options_result result = {0};
-    struct yaml_words words = {0};
-    const char **expanded;
     int rc;
 
     arguments_default(&arguments);
     arguments.run.skip_train = evaluate;
-    rc = yaml_expand(arguments_table, effects_needs, &argc, &argv, &words, &expanded, err);
-    if (rc == 0)
-        rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
-    rc = rc < 0 ? refuse(0, err) : run(&arguments, &result, &words, err);
+    rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
+    rc = rc < 0 ? refuse(0, err) : run(&arguments, &result, err);
     options_result_clear(&result);
     free(arguments.run.rampup.items);
-    free(arguments.output.profile_ranks.items);
     data_files_clear(&arguments);
-    free(expanded);
-    yaml_words_clear(&words);
     return rc;
 }
 

@@ -145,11 +145,10 @@ struct output_arguments {
     int64_t log_interval;
     int64_t straggler_interval; /* 0: ranks are not compared */
     int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
-    const char *tensorboard_dir, *metrics_file, *profile_dir;
+    const char *tensorboard_dir, *metrics_file;
     const char *wandb_project, *wandb_name, *wandb_entity, *wandb_dir;
     int profile;
     int64_t profile_start, profile_end; /* steps; -1: all after the first */
-    struct option_list profile_ranks;   /* that write a trace; none: rank 0 */
     int dry_run, verbose;
 };
 
@@ -172,7 +171,6 @@ struct arguments {
     struct checkpoint_arguments checkpoint;
     struct output_arguments output;
     struct machine_arguments machine;
-    const char *yaml_cfg; /* its options were already expanded */
 
     /* Set by arguments_derive. */
     int tokenizer_named;                          /* a tokenizer option was given */

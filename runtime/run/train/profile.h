@@ -6,7 +6,6 @@
 #include "engine/device/device.h"
 
 #include <stdio.h>
-#include "trace.h"
 
 enum profile_category {
     PROFILE_PRODUCTS,
@@ -32,7 +31,6 @@ struct profile {
     double
         elapsed; /* wall-clock seconds of the steps; what no category accounts for is idle time */
     int64_t steps;
-    struct trace *trace; /* of the current step; NULL: none */
 };
 
 /* For device->profile_start: 'context' is a struct profile. */

@@ -9,30 +9,14 @@
 #include "lib/clock.h"
 #include "base/core/log.h"
 
-/* Does this rank write a trace of the step? Only of the first profiled one. */
-static int is_traced(const struct train *t, const char **directory)
-{
-    const struct arguments *a = t->a;
-    int listed = a->output.profile_ranks.count == 0 && t->comm->rank == 0;
-
-    for (size_t i = 0; i < a->output.profile_ranks.count; i++)
-        listed |= atoi(a->output.profile_ranks.items[i]) == t->comm->rank;
-    *directory = a->output.profile_dir ? a->output.profile_dir : a->output.tensorboard_dir;
-    return listed && *directory && t->profile.steps == 0;
-}
-
 /* Profile a single step and wait for it, so that other steps, evaluations and checkpoints do not
  * count. */
 static int profile_step(struct train *t, int64_t micros, struct error *err)
 {
     struct device *device = t->device;
-    struct error trouble;
-    const char *directory;
     double began;
     int rc;
 
-    if (is_traced(t, &directory))
-        t->profile.trace = trace_create();
     if (device->profile_start(device, profile_add, &t->profile, err) < 0)
         return -1;
     began = clock_now();
@@ -41,11 +25,6 @@ static int profile_step(struct train *t, int64_t micros, struct error *err)
         rc = device->profile_stop(device, err);
     t->profile.elapsed += clock_now() - began;
     t->profile.steps++;
-    if (rc == 0 && t->profile.trace &&
-        trace_write(t->profile.trace, directory, t->iteration, t->comm->rank, &trouble) < 0)
-        log_warning("%s", trouble.text);
-    trace_destroy(t->profile.trace);
-    t->profile.trace = NULL;
     return rc;
 }
 
