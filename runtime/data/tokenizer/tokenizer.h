@@ -103,6 +103,12 @@ struct token_buffer {
 void token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size);
 void token_buffer_clear(struct token_buffer *buffer);
 
+/* The id at an index. */
+static inline int64_t token_buffer_at(const struct token_buffer *buffer, size_t at, size_t id_size)
+{
+    return id_size == 4 ? ((const int32_t *)buffer->ids)[at] : ((const uint16_t *)buffer->ids)[at];
+}
+
 /* One per thread. 'cache_bytes' bounds its cache of words (0: 24 MiB; 64 KiB to 1 GiB otherwise,
  * rounded to a power of two); the ids do not depend on it. */
 struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_bytes,

@@ -53,8 +53,7 @@ struct session {
 
 static int64_t id_at(const struct session *session, size_t at)
 {
-    return tokenizer_id_size(session->tokenizer) == 4 ? ((const int32_t *)session->ids.ids)[at]
-                                                      : ((const uint16_t *)session->ids.ids)[at];
+    return token_buffer_at(&session->ids, at, tokenizer_id_size(session->tokenizer));
 }
 
 /* Print a token's text with newlines and other control characters escaped. */

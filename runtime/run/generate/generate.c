@@ -8,7 +8,6 @@
 #include "weights.h"
 #include "base/core/xmalloc.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -99,8 +98,7 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
     return ranks_open(&g->ranks, &config, world, err);
 }
 
-/* --- The model ---------------------------------------------------------------------------------
- */
+/* --- The model ------------------------------------------------------------------------------- */
 
 static int create_generator(struct generate *g, struct error *err)
 {
@@ -128,8 +126,7 @@ static int create_generator(struct generate *g, struct error *err)
     return generator_start(g->generator, err);
 }
 
-/* --- Rounds ------------------------------------------------------------------------------------
- */
+/* --- Rounds ---------------------------------------------------------------------------------- */
 
 /* Texts of one round of a data-parallel rank. */
 static struct text *texts_of(struct generate *g, int64_t round, int64_t dp, int64_t *count)
@@ -147,50 +144,46 @@ static int collect(struct generate *g, int64_t round, struct error *err)
     struct comm *comm = g->ranks.comm;
     const struct layout *layout = &g->ranks.parallel.layout;
     int64_t room = g->prompts.longest + 2, count;
-    size_t bytes = (size_t)(g->texts * room) * sizeof(int32_t);
-    int32_t *all, *mine;
+    size_t numbers = (size_t)(g->texts * room);
+    struct text *texts = texts_of(g, round, g->ranks.parallel.at.dp, &count);
+    int32_t *mine, *all;
     int rc;
 
     if (layout->dp == 1)
         return 0;
-    mine = xcalloc(1, bytes * (size_t)(comm->size + 1));
-    all = mine + g->texts * room;
-    for (int pass = 0; pass < 2; pass++)
-        for (int64_t dp = 0; dp < layout->dp; dp++) {
-            struct text *texts = texts_of(g, round, dp, &count);
-            int64_t rank = layout_rank(layout, (struct layout_position){.dp = dp});
+    mine = xcalloc(numbers, sizeof(*mine));
+    all = xcalloc(numbers * (size_t)comm->size, sizeof(*all));
+    for (int64_t t = 0; t < count; t++) {
+        int32_t *row = mine + t * room;
 
-            for (int64_t t = 0; t < count; t++) {
-                int32_t *row = (pass == 0 ? mine : all + rank * g->texts * room) + t * room;
+        row[0] = (int32_t)texts[t].length;
+        row[1] = (int32_t)texts[t].finish;
+        memcpy(row + 2, texts[t].ids, (size_t)texts[t].length * sizeof(*row));
+    }
+    rc = comm_host_gather(comm, mine, all, numbers * sizeof(*mine), err);
+    for (int64_t dp = 0; dp < layout->dp && rc == 0; dp++) {
+        int64_t rank = layout_rank(layout, (struct layout_position){.dp = dp});
 
-                if (pass == 0 && dp == g->ranks.parallel.at.dp) {
-                    row[0] = (int32_t)texts[t].length;
-                    row[1] = (int32_t)texts[t].finish;
-                    memcpy(row + 2, texts[t].ids, (size_t)texts[t].length * sizeof(*row));
-                } else if (pass == 1) {
-                    if (row[0] < 0 || row[0] > texts[t].limit) {
-                        error_bug(err, "rank %lld sent a text of %d tokens", (long long)rank,
-                                  (int)row[0]);
-                        free(mine);
-                        return -1;
-                    }
-                    texts[t].length = row[0];
-                    texts[t].finish = (enum finish)row[1];
-                    memcpy(texts[t].ids, row + 2, (size_t)row[0] * sizeof(*row));
-                }
+        texts = texts_of(g, round, dp, &count);
+        for (int64_t t = 0; t < count; t++) {
+            const int32_t *row = all + rank * (int64_t)numbers + t * room;
+
+            if (row[0] < 0 || row[0] > texts[t].limit) {
+                rc = error_bug(err, "rank %lld sent a text of %d tokens", (long long)rank,
+                               (int)row[0]);
+                break;
             }
-            if (pass == 0 && dp == layout->dp - 1 &&
-                (rc = comm_host_gather(comm, mine, all, bytes, err)) < 0) {
-                free(mine);
-                return rc;
-            }
+            texts[t].length = row[0];
+            texts[t].finish = (enum finish)row[1];
+            memcpy(texts[t].ids, row + 2, (size_t)row[0] * sizeof(*row));
         }
+    }
     free(mine);
-    return 0;
+    free(all);
+    return rc;
 }
 
-/* --- Logits ------------------------------------------------------------------------------------
- */
+/* --- Logits ---------------------------------------------------------------------------------- */
 
 /* On the first tensor-parallel rank of the last stage: room for those of its texts. */
 static int allocate_logits(struct generate *g, struct text *texts, int64_t count, struct error *err)
@@ -254,16 +247,14 @@ static int write_round(struct generate *g, int64_t round, struct error *err)
     return 0;
 }
 
-/* --- Rounds ------------------------------------------------------------------------------------
- */
+/* --- Rounds ---------------------------------------------------------------------------------- */
 
 static void show(void *context)
 {
     struct generate *g = context;
 
-    if (g->ranks.comm->rank == 0 && g->trouble.text[0] == '\0' &&
-        output_show(&g->output, &g->trouble) < 0 && g->trouble.text[0] == '\0')
-        error_set_errno(&g->trouble, errno, "cannot write the text to standard output");
+    if (g->ranks.comm->rank == 0 && g->trouble.text[0] == '\0')
+        output_show(&g->output, &g->trouble);
 }
 
 static int run_round(struct generate *g, int64_t round, struct error *err)

@@ -428,7 +428,7 @@ static int run_pass(struct generator *g, struct window *w, struct text *texts, i
     return 0;
 }
 
-/* --- A round of texts ------------------------------------------------------------------------- */
+/* --- A round of texts ------------------------------------------------------------------------ */
 
 static int64_t unfinished(const struct text *texts, int64_t count)
 {

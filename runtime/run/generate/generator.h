@@ -48,8 +48,8 @@ struct generator *generator_create(const struct generator_config *config,
                                    struct error *err);
 void generator_destroy(struct generator *generator);
 
-/* The model, so that a loader can fill the model's start_weights; generator_start takes the weights from
- * there. */
+/* The model, so that a loader can fill the model's start_weights; generator_start takes the weights
+ * from there. */
 struct model *generator_model(struct generator *generator);
 int generator_start(struct generator *generator, struct error *err);
 

@@ -20,7 +20,7 @@ struct prompts {
 /* The prompts as given; those of a file point into 'file'. */
 struct lines {
     const char **items;
-    size_t count;
+    size_t count, room;
     char *file;
 };
 
