@@ -20,7 +20,7 @@ static struct error *found(struct vocabulary_check *check, enum vocabulary_findi
     return check->findings[kind].count++ == 0 ? &check->findings[kind].err : NULL;
 }
 
-/* --- Tokens ----------------------------------------------------------------------------------- */
+/* --- Tokens ---------------------------------------------------------------------------------- */
 
 /* 'known': the file beside the corpus tells which tokenizer made it. */
 static int check_range(struct vocabulary_check *check, const struct indexed *corpus, int known,
@@ -111,7 +111,7 @@ static int check_ends(struct vocabulary_check *check, const struct indexed *corp
     return 0;
 }
 
-/* --- The file beside the corpus --------------------------------------------------------------- */
+/* --- The file beside the corpus -------------------------------------------------------------- */
 
 static int differ(const char *prefix, const struct tokenizer_identity *here, const char *other,
                   const struct tokenizer_identity *there, struct error *err)

@@ -16,7 +16,7 @@ struct scan {
     const char *at, *end;
 };
 
-/* --- The text of the file, which is valid JSON ------------------------------------------------ */
+/* --- The text of the file, which is valid JSON ----------------------------------------------- */
 
 static char peek(struct scan *scan)
 {
@@ -93,7 +93,7 @@ static int enter_member(struct scan *scan, const char *name)
     return 0;
 }
 
-/* --- Numbers ---------------------------------------------------------------------------------- */
+/* --- Numbers --------------------------------------------------------------------------------- */
 
 static int is_digit(const struct scan *scan)
 {

@@ -102,8 +102,7 @@ static int measure(struct bench *b, void (*work)(struct bench *b, void *context)
     return 0;
 }
 
-/* Matrix products ------------------------------------------------------------------------------
- */
+/* --- Matrix products ------------------------------------------------------------------------- */
 
 struct product {
     struct device_plan *plan;
@@ -159,8 +158,7 @@ static int measure_products(struct bench *b, double *rate, double *half, double 
     return 0;
 }
 
-/* Attention and copies -------------------------------------------------------------------------
- */
+/* --- Attention and copies -------------------------------------------------------------------- */
 
 struct attention {
     struct device_plan *plan;

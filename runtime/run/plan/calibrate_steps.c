@@ -43,7 +43,7 @@ static const struct trial cpu_trials[] = {
     {64, 192, 4, 2, 1, 32, 4, 256, 1, 3, 0},
 };
 
-/* Runs of `megatron train` --------------------------------------------------------------------- */
+/* --- Runs of `megatron train` ---------------------------------------------------------------- */
 
 struct train_command {
     const char *items[WORDS];
@@ -215,8 +215,7 @@ static int time_steps(const struct train_command *words, double *seconds, struct
     return 0;
 }
 
-/* What they say ----------------------------------------------------------------------------------
- */
+/* --- What they say --------------------------------------------------------------------------- */
 
 static double parameters_of(const struct trial *t, int64_t layers)
 {

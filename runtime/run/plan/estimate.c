@@ -36,7 +36,7 @@ static struct setting make_setting(const struct plan_run *run, const struct mach
     return s;
 }
 
-/* Products ------------------------------------------------------------------------------------- */
+/* --- Products -------------------------------------------------------------------------------- */
 
 /* The last wave of tiles leaves processors idle. */
 static double wave_loss(double tiles, double processors)
@@ -103,7 +103,7 @@ static double products_backward(const struct setting *s)
     return seconds;
 }
 
-/* Attention and memory traffic ----------------------------------------------------------------- */
+/* --- Attention and memory traffic ------------------------------------------------------------ */
 
 static double attention_forward(const struct setting *s)
 {
@@ -156,7 +156,7 @@ static double casts(const struct setting *s, double again)
     return s->rows * elements * s->rates->cast_bytes / s->bandwidth;
 }
 
-/* Communication -------------------------------------------------------------------------------- */
+/* --- Communication --------------------------------------------------------------------------- */
 
 /* Bytes per second within a node that each of 'ranks' reaches in a group. Without a switch a pair
  * has only the links between its two GPUs, and larger groups have more with every doubling. */
@@ -275,7 +275,7 @@ static double data_collective(const struct setting *s, double parameters, double
     return fmax(seconds * s->rates->data_exposed, seconds - micro_batch);
 }
 
-/* The step ------------------------------------------------------------------------------------- */
+/* --- The step -------------------------------------------------------------------------------- */
 
 /* Megatron-LM's fused softmax takes matrices of scores by four; others are scaled, masked and
  * converted one kernel after the other. */
@@ -338,8 +338,7 @@ static double head_time(const struct setting *layers)
            s->rows * vocabulary * s->rates->logit_bytes / s->bandwidth + 2 * tensor_collective(s);
 }
 
-/* Measured steps ---------------------------------------------------------------------------------
- */
+/* --- Measured steps -------------------------------------------------------------------------- */
 
 /* What the measured steps of a machine file take, relative to the model. */
 struct correction {

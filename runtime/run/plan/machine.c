@@ -119,8 +119,7 @@ static int read_count(struct json_value object, const char *name, int64_t most, 
     return 0;
 }
 
-/* Files -----------------------------------------------------------------------------------------
- */
+/* --- Files ----------------------------------------------------------------------------------- */
 
 static const struct machine_rates usual_rates = {
     .product = 0.75,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- A start in a log and in a metrics file --------------------------------------------------- */
+/* --- A start in a log and in a metrics file -------------------------------------------------- */
 
 static bool is_near(float a, float b, float distance)
 {
@@ -165,7 +165,7 @@ static void sort(struct attempts *list)
     free(dated);
 }
 
-/* --- Several runs in one directory ------------------------------------------------------------ */
+/* --- Several runs in one directory ----------------------------------------------------------- */
 
 static const char *const identity[] = {"save", "num_layers", "hidden_size", "num_attention_heads",
                                        "ffn_hidden_size"};
