@@ -20,10 +20,10 @@ static struct spread_entry entry_of(size_t chunk, size_t i)
     return (struct spread_entry){hash_mix(chunk * ENTRIES + i), (uint32_t)(i * 3), (uint32_t)i};
 }
 
-static void write_chunk(struct curate *engine, size_t chunk)
+static void write_chunk(struct jobs *engine, size_t chunk)
 {
     struct work work = engine->work;
-    struct curate_job job = {.engine = engine, .work = &work, .phase = "hashes", .number = chunk};
+    struct job job = {.engine = engine, .work = &work, .phase = "hashes", .number = chunk};
     struct spread *spread = spread_create(&job, BUCKETS, NULL);
     int rc = 0;
 
@@ -35,7 +35,7 @@ static void write_chunk(struct curate *engine, size_t chunk)
     ok(rc == 0 && spread_finish(spread, NULL) == 0, "chunk %zu is written", chunk);
 }
 
-static void read_buckets(const struct curate *engine)
+static void read_buckets(const struct jobs *engine)
 {
     size_t count = 0, wrong = 0;
 
@@ -63,7 +63,7 @@ static void read_buckets(const struct curate *engine)
 }
 
 /* Footer and tables are checked before they are believed. */
-static void read_damaged(const struct curate *engine, const char *path)
+static void read_damaged(const struct jobs *engine, const char *path)
 {
     struct bytes bytes = {0};
     struct error err = {.text = ""};
@@ -80,7 +80,7 @@ static void read_damaged(const struct curate *engine, const char *path)
 
 int main(void)
 {
-    struct curate engine = {0};
+    struct jobs engine = {0};
     char path[256], command[256];
 
     if (!mkdtemp(directory))
