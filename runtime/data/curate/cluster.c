@@ -2,7 +2,7 @@
 /* The phases pairs and clusters: from equal hashes to clusters of documents. */
 #include "config.h"
 #include "dedup.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 #include "hash.h"
 #include "lines.h"
 #include "base/core/xmalloc.h"
@@ -101,14 +101,14 @@ static int pair_entry(struct pairing *pairing, const struct spread_entry *entry,
     return 0;
 }
 
-static int read_bucket(const struct dedup *dedup, struct curate_job *job, size_t *chunk_ends,
+static int read_bucket(const struct dedup *dedup, struct job *job, size_t *chunk_ends,
                        struct bytes *bytes, struct error *err)
 {
     for (size_t i = 0; i < dedup->engine->plan.chunk_count; i++) {
         if (sections_read(dedup->engine, "hashes", "hashes", i, job->number, bytes, err) < 0)
             return -1;
         chunk_ends[i] = bytes->size / sizeof(struct spread_entry);
-        curate_touch(job);
+        job_touch(job);
     }
     if (bytes->size / sizeof(struct spread_entry) < UINT32_MAX)
         return 0;
@@ -116,9 +116,8 @@ static int read_bucket(const struct dedup *dedup, struct curate_job *job, size_t
     return error_append(err, "; use more --buckets");
 }
 
-static int pair_bucket(struct pairing *pairing, struct curate_job *job,
-                       const struct spread_entry *entries, size_t count, const size_t *chunk_ends,
-                       struct error *err)
+static int pair_bucket(struct pairing *pairing, struct job *job, const struct spread_entry *entries,
+                       size_t count, const size_t *chunk_ends, struct error *err)
 {
     size_t size = 16, chunk = 0;
 
@@ -135,7 +134,7 @@ static int pair_bucket(struct pairing *pairing, struct curate_job *job,
         while (i >= chunk_ends[chunk])
             chunk++;
         if ((i & 4095) == 0)
-            curate_touch(job);
+            job_touch(job);
         if (pair_entry(pairing, &entries[i], pairing->dedup->first[chunk] + entries[i].document,
                        err) < 0)
             return -1;
@@ -143,7 +142,7 @@ static int pair_bucket(struct pairing *pairing, struct curate_job *job,
     return 0;
 }
 
-static int pairs_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int pairs_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct pairing pairing = {.dedup = context};
     struct bytes bytes = {0};
@@ -173,9 +172,9 @@ static int pairs_job(void *context, struct curate_job *job, struct bytes *result
 
 int dedup_pairs(struct dedup *dedup, struct error *err)
 {
-    struct curate_phase phase = {"pairs", dedup->buckets, dedup, pairs_job, NULL};
+    struct phase phase = {"pairs", dedup->buckets, dedup, pairs_job, NULL};
 
-    return curate_phase(dedup->engine, &phase, err);
+    return jobs_phase(dedup->engine, &phase, err);
 }
 
 /* --- Clusters --------------------------------------------------------------------------------- */
@@ -200,8 +199,8 @@ static void join(uint32_t *parents, uint32_t a, uint32_t b)
         parents[a] = b;
 }
 
-static int read_pairs(const struct dedup *dedup, struct curate_job *job, size_t bucket,
-                      int64_t total, uint32_t *parents, struct error *err)
+static int read_pairs(const struct dedup *dedup, struct job *job, size_t bucket, int64_t total,
+                      uint32_t *parents, struct error *err)
 {
     enum { PAIRS = 1 << 16 };
     struct pair *pairs = NULL;
@@ -210,7 +209,7 @@ static int read_pairs(const struct dedup *dedup, struct curate_job *job, size_t 
     int64_t count;
     int fd, rc = -1;
 
-    if (curate_path(dedup->engine, "pairs", "pairs", bucket, path, err) < 0)
+    if (jobs_path(dedup->engine, "pairs", "pairs", bucket, path, err) < 0)
         return -1;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &status) < 0) {
@@ -230,10 +229,10 @@ static int read_pairs(const struct dedup *dedup, struct curate_job *job, size_t 
                 join(parents, (uint32_t)pairs[i].first, (uint32_t)pairs[i].second);
         }
         if (rc != 0) {
-            rc = rc > 0 ? curate_damaged(path, err) : -1;
+            rc = rc > 0 ? jobs_damaged(path, err) : -1;
             goto out;
         }
-        curate_touch(job);
+        job_touch(job);
     }
     rc = 0;
 out:
@@ -264,8 +263,7 @@ static int count_clusters(uint32_t *parents, int64_t total, struct dedup_counts 
     return 0;
 }
 
-static int clusters_job(void *context, struct curate_job *job, struct bytes *result,
-                        struct error *err)
+static int clusters_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct dedup *dedup = context;
     int64_t total = dedup->first[dedup->engine->plan.chunk_count], size;
@@ -295,21 +293,21 @@ static int clusters_job(void *context, struct curate_job *job, struct bytes *res
 
 int dedup_clusters(struct dedup *dedup, struct dedup_counts *counts, struct error *err)
 {
-    struct curate_phase phase = {"clusters", 1, dedup, clusters_job, NULL};
+    struct phase phase = {"clusters", 1, dedup, clusters_job, NULL};
     struct bytes bytes;
     const void *data;
-    int rc = curate_phase(dedup->engine, &phase, err);
+    int rc = jobs_phase(dedup->engine, &phase, err);
 
     if (rc != 0)
         return rc;
-    if (curate_result(dedup->engine, "clusters", 0, &bytes, err) < 0)
+    if (jobs_result(dedup->engine, "clusters", 0, &bytes, err) < 0)
         return -1;
     data = bytes_take(&bytes, sizeof(*counts));
     if (data)
         memcpy(counts, data, sizeof(*counts));
     bytes_clear(&bytes);
     for (size_t i = 0; i < dedup->buckets; i++) {
-        if (curate_result(dedup->engine, "pairs", i, &bytes, err) < 0)
+        if (jobs_result(dedup->engine, "pairs", i, &bytes, err) < 0)
             return -1;
         counts->pairs += (int64_t)bytes_take_u64(&bytes);
         counts->compared += (int64_t)bytes_take_u64(&bytes);
@@ -325,7 +323,7 @@ uint32_t *dedup_roots(const struct dedup *dedup, size_t chunk, struct error *err
     char path[DISK_PATH];
     int fd, rc;
 
-    if (curate_path(dedup->engine, "clusters", "roots", 0, path, err) < 0)
+    if (jobs_path(dedup->engine, "clusters", "roots", 0, path, err) < 0)
         return NULL;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -339,7 +337,7 @@ uint32_t *dedup_roots(const struct dedup *dedup, size_t chunk, struct error *err
     if (rc == 0)
         return roots;
     if (rc > 0)
-        curate_damaged(path, err);
+        jobs_damaged(path, err);
     free(roots);
     return NULL;
 }

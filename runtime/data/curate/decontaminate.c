@@ -150,7 +150,7 @@ static int count_document(void *context, const struct document *document, struct
     return 0;
 }
 
-static int count_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int count_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct counting counting = {.run = context};
     size_t count = counting.run->ngrams.count;
@@ -169,11 +169,11 @@ static int count_job(void *context, struct curate_job *job, struct bytes *result
     return rc;
 }
 
-static int spare_frequent(struct decontaminate *run, struct curate *engine, struct error *err)
+static int spare_frequent(struct decontaminate *run, struct jobs *engine, struct error *err)
 {
-    struct curate_phase phase = {"count", engine->plan.chunk_count, run, count_job, NULL};
+    struct phase phase = {"count", engine->plan.chunk_count, run, count_job, NULL};
     uint64_t *sums;
-    int rc = curate_phase(engine, &phase, err);
+    int rc = jobs_phase(engine, &phase, err);
 
     if (rc != 0)
         return rc;
@@ -182,7 +182,7 @@ static int spare_frequent(struct decontaminate *run, struct curate *engine, stru
     for (size_t i = 0; rc == 0 && i < engine->plan.chunk_count; i++) {
         struct bytes bytes;
 
-        rc = curate_result(engine, "count", i, &bytes, err);
+        rc = jobs_result(engine, "count", i, &bytes, err);
         while (rc == 0) {
             uint64_t key = bytes_take_u64(&bytes), count = bytes_take_u64(&bytes);
 
@@ -321,7 +321,7 @@ static int cut_document(void *context, const struct document *document, struct e
     return 0;
 }
 
-static int cut_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int cut_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct cutting cutting = {.run = context};
     struct tally tally = {0};
@@ -339,7 +339,7 @@ static int cut_job(void *context, struct curate_job *job, struct bytes *result, 
 
 /* --- The whole -------------------------------------------------------------------------------- */
 
-static int finish(struct curate *engine, void *context, struct error *err)
+static int finish(struct jobs *engine, void *context, struct error *err)
 {
     const struct decontaminate *run = context;
     struct kept_result all = {0, 0, 0, 0};
@@ -369,7 +369,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     return 0;
 }
 
-static int body(struct curate *engine, void *context, struct error *err)
+static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct decontaminate *run = context;
     int rc = run->config->spare > 0 ? spare_frequent(run, engine, err) : 0;
@@ -396,7 +396,7 @@ int decontaminate_run(struct decontaminate_config *config, struct error *err)
     bytes_put_u64(&identity, (uint64_t)config->pieces);
     bytes_put(&identity, run.ngrams.keys, run.ngrams.count * sizeof(*run.ngrams.keys));
     if (rc == 0)
-        rc = curate_run(&config->base, &identity, body, &run, err);
+        rc = jobs_run(&config->base, &identity, body, &run, err);
     bytes_clear(&identity);
     ngrams_clear(&run.ngrams);
     return rc;

@@ -8,12 +8,12 @@
 #ifndef MEGATRON_CURATE_DECONTAMINATE_H
 #define MEGATRON_CURATE_DECONTAMINATE_H
 
-#include "curate.h"
+#include "data/jobs/jobs.h"
 
 enum decontaminate_rule { DECONTAMINATE_MEGATRON, DECONTAMINATE_DROP };
 
 struct decontaminate_config {
-    struct curate_config base;
+    struct jobs_config base;
     const char *const *against; /* files of test sets */
     size_t against_count;
     const char *const *keys; /* names of the members that hold texts */

@@ -64,7 +64,7 @@ static int hash_document(void *context, const struct document *document, struct 
                                          : hash_bands(hashing, document, err);
 }
 
-static int begin_hashing(struct hashing *hashing, struct curate_job *job, struct error *err)
+static int begin_hashing(struct hashing *hashing, struct job *job, struct error *err)
 {
     hashing->spread = spread_create(job, hashing->dedup->buckets, err);
     if (!hashing->spread)
@@ -77,8 +77,7 @@ static int begin_hashing(struct hashing *hashing, struct curate_job *job, struct
     return 0;
 }
 
-static int hashes_job(void *context, struct curate_job *job, struct bytes *result,
-                      struct error *err)
+static int hashes_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct hashing hashing = {.dedup = context};
     struct tally tally = {0};
@@ -103,7 +102,7 @@ static int hashes_job(void *context, struct curate_job *job, struct bytes *resul
 }
 
 /* About a million hashes per bucket, for texts of 3 kB: 100 MB with the hash table. */
-static size_t count_buckets(const struct curate *engine, const struct dedup_config *config)
+static size_t count_buckets(const struct jobs *engine, const struct dedup_config *config)
 {
     double bytes = 0, bands = config->exact ? 1 : (double)config->bands;
 
@@ -120,7 +119,7 @@ static size_t count_buckets(const struct curate *engine, const struct dedup_conf
 
 static int number_documents(struct dedup *dedup, struct error *err)
 {
-    struct curate *engine = dedup->engine;
+    struct jobs *engine = dedup->engine;
     size_t chunks = engine->plan.chunk_count;
 
     dedup->first = xcalloc(chunks + 1, sizeof(*dedup->first));
@@ -128,7 +127,7 @@ static int number_documents(struct dedup *dedup, struct error *err)
         struct bytes bytes;
         struct tally tally;
 
-        if (curate_result(engine, "hashes", i, &bytes, err) < 0)
+        if (jobs_result(engine, "hashes", i, &bytes, err) < 0)
             return -1;
         tally_take(&tally, &bytes);
         bytes_clear(&bytes);
@@ -143,15 +142,14 @@ static int number_documents(struct dedup *dedup, struct error *err)
 int dedup_find(struct dedup *dedup, struct dedup_counts *counts, struct error *err)
 {
     const struct dedup_config *config = dedup->config;
-    struct curate_phase phase = {"hashes", dedup->engine->plan.chunk_count, dedup, hashes_job,
-                                 NULL};
+    struct phase phase = {"hashes", dedup->engine->plan.chunk_count, dedup, hashes_job, NULL};
     int rc;
 
     dedup->buckets = count_buckets(dedup->engine, config);
     if (!config->exact &&
         minhash_init(&dedup->minhash, config->bands, config->rows, config->seed, NULL, err) < 0)
         return -1;
-    rc = curate_phase(dedup->engine, &phase, err);
+    rc = jobs_phase(dedup->engine, &phase, err);
     if (rc == 0)
         rc = number_documents(dedup, err);
     if (rc == 0)
@@ -189,7 +187,7 @@ static int write_document(void *context, const struct document *document, struct
                      writing->dedup->config->exact ? "duplicate" : "near-duplicate", extra, err);
 }
 
-static int write_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int write_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct writing writing = {.dedup = context};
     struct tally tally = {0};
@@ -213,7 +211,7 @@ struct dedup_ending {
     struct dedup_counts counts;
 };
 
-static int finish(struct curate *engine, void *context, struct error *err)
+static int finish(struct jobs *engine, void *context, struct error *err)
 {
     struct dedup_ending *ending = context;
     const struct dedup_config *config = ending->dedup.config;
@@ -245,7 +243,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     return 0;
 }
 
-static int body(struct curate *engine, void *context, struct error *err)
+static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct dedup_ending ending = {.dedup = {.config = context, .engine = engine}};
     int rc = dedup_find(&ending.dedup, &ending.counts, err);
@@ -271,7 +269,7 @@ int dedup_run(struct dedup_config *config, struct error *err)
     bytes_put(&identity, &config->jaccard, sizeof(config->jaccard));
     bytes_put_u64(&identity, config->seed);
     bytes_put_u64(&identity, config->buckets);
-    rc = curate_run(&config->base, &identity, body, config, err);
+    rc = jobs_run(&config->base, &identity, body, config, err);
     bytes_clear(&identity);
     return rc;
 }

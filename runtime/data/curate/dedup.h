@@ -9,13 +9,13 @@
 #define MEGATRON_CURATE_DEDUP_H
 
 #include "documents.h"
-#include "curate.h"
+#include "data/jobs/jobs.h"
 #include "minhash.h"
 #include "shingle.h"
 #include "spread.h"
 
 struct dedup_config {
-    struct curate_config base;
+    struct jobs_config base;
     int exact;          /* find equal texts only */
     size_t bands, rows; /* of MinHash */
     size_t ngram;       /* n of the n-grams */
@@ -30,7 +30,7 @@ int dedup_run(struct dedup_config *config, struct error *err);
 /* Private to curate/ from here on. The phases, which stats also runs. */
 struct dedup {
     const struct dedup_config *config;
-    struct curate *engine;
+    struct jobs *engine;
     struct minhash minhash;
     size_t buckets;
     int64_t *first; /* number of each chunk's first document, and the total; valid after 'hashes' */
@@ -41,7 +41,7 @@ struct dedup_counts {
     int64_t documents, duplicates, clusters, largest, pairs, compared;
 };
 
-/* Run the phases hashes, pairs and clusters. Returns like curate_phase. */
+/* Run the phases hashes, pairs and clusters. Returns like jobs_phase. */
 int dedup_find(struct dedup *dedup, struct dedup_counts *counts, struct error *err);
 
 void dedup_clear(struct dedup *dedup);
@@ -56,7 +56,7 @@ uint32_t *dedup_roots(const struct dedup *dedup, size_t chunk, struct error *err
 
 /* In verify.c: the shingle sets of a chunk, stored for exact comparison. */
 struct sets;
-struct sets *sets_create(struct curate_job *job, struct error *err);
+struct sets *sets_create(struct job *job, struct error *err);
 int sets_add(struct sets *sets, struct shingles *shingles, struct error *err);
 int sets_finish(struct sets *sets, struct error *err);
 void sets_abandon(struct sets *sets);

@@ -48,7 +48,7 @@ int64_t tally_faults(const struct tally *tally)
 
 /* The number of lines before 'segment' in its file; read again only if there is a fault to
  * report. */
-static int64_t lines_before(const struct curate *engine, size_t segment)
+static int64_t lines_before(const struct jobs *engine, size_t segment)
 {
     const struct input_plan *plan = &engine->plan;
     size_t first = segment;
@@ -69,7 +69,7 @@ static int64_t lines_before(const struct curate *engine, size_t segment)
     return lines;
 }
 
-static void describe(const struct curate *engine, const struct tally_fault *fault, char *text,
+static void describe(const struct jobs *engine, const struct tally_fault *fault, char *text,
                      size_t size)
 {
     const struct input_plan *plan = &engine->plan;
@@ -84,7 +84,7 @@ static void describe(const struct curate *engine, const struct tally_fault *faul
         snprintf(text, size, "%.600s: line %" PRId64 ": %s", path, line, what);
 }
 
-int documents_check(const struct curate *engine, const struct tally *tally, struct error *err)
+int documents_check(const struct jobs *engine, const struct tally *tally, struct error *err)
 {
     const struct tally_fault *first = &tally->listed[0];
     char text[1000];
@@ -106,7 +106,7 @@ int documents_check(const struct curate *engine, const struct tally *tally, stru
                         engine->config->key);
 }
 
-void documents_warn(const struct curate *engine, const struct tally *tally)
+void documents_warn(const struct jobs *engine, const struct tally *tally)
 {
     char text[1024];
 
@@ -153,7 +153,7 @@ void tally_print(const struct tally *tally)
 }
 
 struct walk {
-    struct curate_job *job;
+    struct job *job;
     size_t chunk;
     struct tally *tally;
     struct jsonl *jsonl;
@@ -164,7 +164,7 @@ struct walk {
 static int note_fault(struct walk *walk, const struct record_block *block, int64_t line,
                       enum document_fault fault, struct error *err)
 {
-    struct curate *engine = walk->job->engine;
+    struct jobs *engine = walk->job->engine;
     struct tally_fault place = {engine->plan.chunks[walk->chunk] + block->segment,
                                 (uint64_t)(block->first_line + line), (uint64_t)fault};
     char text[1000];
@@ -226,11 +226,11 @@ static int one_block(struct walk *walk, const struct record_block *block, struct
     return 0;
 }
 
-int documents_each(struct curate_job *job, size_t chunk, struct tally *tally,
+int documents_each(struct job *job, size_t chunk, struct tally *tally,
                    int (*each)(void *context, const struct document *document, struct error *err),
                    void *context, struct error *err)
 {
-    const struct curate *engine = job->engine;
+    const struct jobs *engine = job->engine;
     const struct input_plan *plan = &engine->plan;
     size_t first = plan->chunks[chunk], count = plan->chunks[chunk + 1] - first;
     struct walk walk = {job, chunk, tally, NULL, each, context};
@@ -244,7 +244,7 @@ int documents_each(struct curate_job *job, size_t chunk, struct tally *tally,
     if (!walk.jsonl)
         rc = -1;
     while (rc > 0 && (rc = record_reader_next(reader, &block, err)) > 0) {
-        curate_touch(job);
+        job_touch(job);
         if (one_block(&walk, &block, err) < 0)
             rc = -1;
     }

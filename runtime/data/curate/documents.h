@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "curate.h"
+#include "data/jobs/jobs.h"
 #include "data/corpus/corpus.h"
 
 /* A line of the input with its text. Pointers are valid until the next document. */
@@ -46,16 +46,16 @@ int64_t tally_faults(const struct tally *tally);
 
 /* Call each(context, document) for all documents of chunk number 'chunk'. Broken lines are counted
  * and skipped; with --strict the first one is an error. Returns 0, or -1 (also if 'each' does). */
-int documents_each(struct curate_job *job, size_t chunk, struct tally *tally,
+int documents_each(struct job *job, size_t chunk, struct tally *tally,
                    int (*each)(void *context, const struct document *document, struct error *err),
                    void *context, struct error *err);
 
 /* Fails if no line of the input is a valid document: then the format or the key is wrong. The error
  * names the first line and has ERROR_USAGE. */
-int documents_check(const struct curate *engine, const struct tally *tally, struct error *err);
+int documents_check(const struct jobs *engine, const struct tally *tally, struct error *err);
 
 /* Log the broken lines that 'tally', the sum over all chunks, lists: file, line and fault. */
-void documents_warn(const struct curate *engine, const struct tally *tally);
+void documents_warn(const struct jobs *engine, const struct tally *tally);
 
 /* Print what was read and which lines were broken, as part of the summary. */
 void tally_print(const struct tally *tally);

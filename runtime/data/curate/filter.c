@@ -82,8 +82,7 @@ static int each(void *context, const struct document *document, struct error *er
                      config->add_language ? extra : NULL, err);
 }
 
-static int filter_job(void *context, struct curate_job *job, struct bytes *result,
-                      struct error *err)
+static int filter_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct filtering filtering = {.filter = context};
     struct tally tally = {0};
@@ -142,7 +141,7 @@ static void print_counts(const struct filter_config *config, const struct filter
     printf("  texts edited:    %" PRId64 "\n", counts->edited);
 }
 
-static int finish(struct curate *engine, void *context, struct error *err)
+static int finish(struct jobs *engine, void *context, struct error *err)
 {
     const struct filter *filter = context;
     struct filter_counts sum = {{0}, {0}, 0, 0, {0, 0}};
@@ -161,7 +160,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     return 0;
 }
 
-static int body(struct curate *engine, void *context, struct error *err)
+static int body(struct jobs *engine, void *context, struct error *err)
 {
     return kept_run(engine, filter_job, finish, context, err);
 }
@@ -206,7 +205,7 @@ int filter_run(struct filter_config *config, struct error *err)
     bytes_put_text(&identity, config->pii.email);
     bytes_put_text(&identity, config->pii.address);
     if (rc == 0)
-        rc = curate_run(&config->base, &identity, body, &filter, err);
+        rc = jobs_run(&config->base, &identity, body, &filter, err);
     bytes_clear(&identity);
     fasttext_close(filter.model);
     return rc;

@@ -4,12 +4,12 @@
 #ifndef MEGATRON_CURATE_FILTER_H
 #define MEGATRON_CURATE_FILTER_H
 
-#include "curate.h"
+#include "data/jobs/jobs.h"
 #include "pii.h"
 #include "rules.h"
 
 struct filter_config {
-    struct curate_config base;
+    struct jobs_config base;
     struct rules rules;
     const char *model; /* a fastText model; NULL: do not detect languages */
     const char *const *languages;

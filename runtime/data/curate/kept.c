@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-int kept_begin(struct kept *kept, struct curate_job *job, struct error *err)
+int kept_begin(struct kept *kept, struct job *job, struct error *err)
 {
-    const struct curate_config *config = job->engine->config;
+    const struct jobs_config *config = job->engine->config;
     int packed = lines_codec(config->output, err);
 
     memset(kept, 0, sizeof(*kept));
@@ -118,7 +118,7 @@ void kept_take(struct kept_result *kept, struct bytes *bytes)
     kept->text_bytes = (int64_t)bytes_take_u64(bytes);
 }
 
-static int join(struct curate *engine, struct error *err)
+static int join(struct jobs *engine, struct error *err)
 {
     size_t count = engine->plan.chunk_count;
     int64_t *sizes = xcalloc(2 * count + 1, sizeof(*sizes));
@@ -128,7 +128,7 @@ static int join(struct curate *engine, struct error *err)
         struct bytes bytes;
         struct kept_result kept;
 
-        rc = curate_result(engine, KEPT_PHASE, i, &bytes, err);
+        rc = jobs_result(engine, KEPT_PHASE, i, &bytes, err);
         if (rc < 0)
             goto out;
         kept_take(&kept, &bytes);
@@ -144,18 +144,18 @@ out:
     return rc;
 }
 
-int kept_run(struct curate *engine, curate_job_function *job, curate_finish_function *finish,
-             void *context, struct error *err)
+int kept_run(struct jobs *engine, job_function *job, jobs_finish_function *finish, void *context,
+             struct error *err)
 {
-    struct curate_phase phase = {KEPT_PHASE, engine->plan.chunk_count, context, job, NULL};
-    int rc = curate_phase(engine, &phase, err);
+    struct phase phase = {KEPT_PHASE, engine->plan.chunk_count, context, job, NULL};
+    int rc = jobs_phase(engine, &phase, err);
 
     if (rc == 0)
         rc = join(engine, err);
-    return rc == 0 ? curate_finish(engine, finish, context, err) : rc;
+    return rc == 0 ? jobs_finish(engine, finish, context, err) : rc;
 }
 
-int kept_sum(struct curate *engine, struct kept_result *sum, struct tally *tally, int64_t *counts,
+int kept_sum(struct jobs *engine, struct kept_result *sum, struct tally *tally, int64_t *counts,
              size_t count, struct error *err)
 {
     for (size_t i = 0; i < engine->plan.chunk_count; i++) {
@@ -163,7 +163,7 @@ int kept_sum(struct curate *engine, struct kept_result *sum, struct tally *tally
         struct kept_result kept;
         struct tally part;
 
-        if (curate_result(engine, KEPT_PHASE, i, &bytes, err) < 0)
+        if (jobs_result(engine, KEPT_PHASE, i, &bytes, err) < 0)
             return -1;
         kept_take(&kept, &bytes);
         sum->documents += kept.documents;
@@ -177,7 +177,7 @@ int kept_sum(struct curate *engine, struct kept_result *sum, struct tally *tally
     return 0;
 }
 
-int kept_publish(struct curate *engine, struct error *err)
+int kept_publish(struct jobs *engine, struct error *err)
 {
     if (engine->config->keep_dropped &&
         parts_publish(engine, "dropped", engine->config->keep_dropped, err) < 0)
@@ -185,8 +185,7 @@ int kept_publish(struct curate *engine, struct error *err)
     return parts_publish(engine, "kept", engine->config->output, err);
 }
 
-void kept_print(const struct curate *engine, const struct kept_result *sum,
-                const struct tally *tally)
+void kept_print(const struct jobs *engine, const struct kept_result *sum, const struct tally *tally)
 {
     double seconds = clock_now() - engine->begin + 1e-9;
     char amount[AMOUNT_SIZE];

@@ -18,7 +18,7 @@ struct kept {
 };
 
 /* Create the files of the job's chunk. Returns 0 or -1. */
-int kept_begin(struct kept *kept, struct curate_job *job, struct error *err);
+int kept_begin(struct kept *kept, struct job *job, struct error *err);
 
 /* Keep a document. 'text', if not NULL, replaces its text; 'extra', if not NULL, is appended as
  * further members of its JSON object. */
@@ -41,19 +41,19 @@ struct kept_result {
 void kept_take(struct kept_result *kept, struct bytes *bytes);
 
 /* Run the phase KEPT_PHASE, whose results begin with what kept_end has put, concatenate the files
- * of all chunks, and finish. Returns like curate_phase. */
-int kept_run(struct curate *engine, curate_job_function *job, curate_finish_function *finish,
-             void *context, struct error *err);
+ * of all chunks, and finish. Returns like jobs_phase. */
+int kept_run(struct jobs *engine, job_function *job, jobs_finish_function *finish, void *context,
+             struct error *err);
 
 /* Add up the results of KEPT_PHASE: what kept_end has put, a tally and 'count' 64-bit counts. */
-int kept_sum(struct curate *engine, struct kept_result *sum, struct tally *tally, int64_t *counts,
+int kept_sum(struct jobs *engine, struct kept_result *sum, struct tally *tally, int64_t *counts,
              size_t count, struct error *err);
 
-/* Called in curate_finish: rename the files to their final names. */
-int kept_publish(struct curate *engine, struct error *err);
+/* Called in jobs_finish: rename the files to their final names. */
+int kept_publish(struct jobs *engine, struct error *err);
 
 /* Print how much was kept and how long it took. */
-void kept_print(const struct curate *engine, const struct kept_result *sum,
+void kept_print(const struct jobs *engine, const struct kept_result *sum,
                 const struct tally *tally);
 
 #endif

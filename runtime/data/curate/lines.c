@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "lines.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 #include "base/core/xmalloc.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ int lines_codec(const char *path, struct error *err)
 #endif
 }
 
-struct lines *lines_create(struct curate_job *job, const char *name, int packed, struct error *err)
+struct lines *lines_create(struct job *job, const char *name, int packed, struct error *err)
 {
     struct lines *lines = xcalloc(1, sizeof(*lines));
 
@@ -79,8 +79,8 @@ struct lines *lines_create(struct curate_job *job, const char *name, int packed,
         goto fail;
     }
 #endif
-    if (curate_draft(job, name, lines->draft, err) < 0 ||
-        curate_path(job->engine, job->phase, name, job->number, lines->path, err) < 0)
+    if (job_draft(job, name, lines->draft, err) < 0 ||
+        jobs_path(job->engine, job->phase, name, job->number, lines->path, err) < 0)
         goto fail;
     lines->fd = open(lines->draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (lines->fd >= 0)

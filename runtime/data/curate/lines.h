@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "curate.h"
+#include "data/jobs/jobs.h"
 
 struct lines;
 
@@ -18,7 +18,7 @@ struct lines;
 int lines_codec(const char *path, struct error *err);
 
 /* Create the file NAME-NUMBER of the job. 'packed': with zstd. Returns NULL with 'err' set. */
-struct lines *lines_create(struct curate_job *job, const char *name, int packed, struct error *err);
+struct lines *lines_create(struct job *job, const char *name, int packed, struct error *err);
 
 /* Append bytes; newlines are the caller's. */
 int lines_put(struct lines *lines, const void *data, size_t size, struct error *err);
@@ -42,11 +42,11 @@ void line_put_string(struct line_buffer *line, const char *text, size_t size); /
 void line_buffer_clear(struct line_buffer *line);
 
 /* Concatenate the files NAME-0 to NAME-(count - 1) of 'phase', whose sizes are given; all ranks
- * copy. Returns like curate_phase. */
-int parts_join(struct curate *engine, const char *phase, const char *name, size_t count,
+ * copy. Returns like jobs_phase. */
+int parts_join(struct jobs *engine, const char *phase, const char *name, size_t count,
                const int64_t *sizes, const char *joined, struct error *err);
 
 /* Rename what parts_join made to its final name. Idempotent. */
-int parts_publish(struct curate *engine, const char *joined, const char *path, struct error *err);
+int parts_publish(struct jobs *engine, const char *joined, const char *path, struct error *err);
 
 #endif

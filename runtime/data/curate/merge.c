@@ -3,7 +3,7 @@
 #include "merge.h"
 #include "lib/clock.h"
 #include "data/dataset/data_identity.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 #include "lib/file.h"
 #include "base/core/storage.h"
 #include "data/dataset/indexed.h"
@@ -192,7 +192,7 @@ static int close_made(const struct merge *merge, int which, int fd, int rc, stru
 
 /* --- .bin ------------------------------------------------------------------------------------- */
 
-static int bin_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int bin_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct merge *merge = context;
     const struct part *part = &merge->parts[merge->owners[job->number]];
@@ -219,7 +219,7 @@ static int bin_job(void *context, struct curate_job *job, struct bytes *result, 
                 part->bin);
         if (rc == 0)
             rc = disk_pwrite(to, buffer, size, part->bytes + at, merge->made[0], err);
-        curate_touch(job);
+        job_touch(job);
     }
     if (to >= 0)
         rc = close_made(merge, 0, to, rc, err);
@@ -232,8 +232,8 @@ static int bin_job(void *context, struct curate_job *job, struct bytes *result, 
 /* --- .idx ------------------------------------------------------------------------------------- */
 
 /* Copy the lengths; each sequence begins where the previous one ends. */
-static int write_sequences(const struct merge *merge, struct part *part, struct curate_job *job,
-                           int fd, int32_t *lengths, int64_t *pointers, struct error *err)
+static int write_sequences(const struct merge *merge, struct part *part, struct job *job, int fd,
+                           int32_t *lengths, int64_t *pointers, struct error *err)
 {
     int64_t pointer = part->bytes, size = (int64_t)idx_dtype_size(part->info.dtype);
     int64_t lengths_at = IDX_HEADER_SIZE, pointers_at = lengths_at + 4 * merge->total.sequences;
@@ -254,7 +254,7 @@ static int write_sequences(const struct merge *merge, struct part *part, struct 
             disk_pwrite(fd, pointers, (size_t)count * 8, pointers_at + 8 * (part->sequences + at),
                         merge->made[1], err) < 0)
             return -1;
-        curate_touch(job);
+        job_touch(job);
     }
     if (pointer - part->bytes != part->info.bin_size)
         return error_set(err,
@@ -268,8 +268,8 @@ static int write_sequences(const struct merge *merge, struct part *part, struct 
 /* Copy the document indices. The very first entry is 0 and is written with the header.
  * indexed_documents checks the order within a call, so each call repeats the last entry of the
  * previous one, which is not written again. */
-static int write_documents(const struct merge *merge, const struct part *part,
-                           struct curate_job *job, int fd, int64_t *documents, struct error *err)
+static int write_documents(const struct merge *merge, const struct part *part, struct job *job,
+                           int fd, int64_t *documents, struct error *err)
 {
     int64_t documents_at = IDX_HEADER_SIZE + 12 * merge->total.sequences;
 
@@ -283,7 +283,7 @@ static int write_documents(const struct merge *merge, const struct part *part,
         if (disk_pwrite(fd, documents + 1, (size_t)(count - 1) * 8,
                         documents_at + 8 * (part->documents + at + 1), merge->made[1], err) < 0)
             return -1;
-        curate_touch(job);
+        job_touch(job);
     }
     return 0;
 }
@@ -316,7 +316,7 @@ static int begin_files(const struct merge *merge, int fd, struct error *err)
     return write_header(merge, fd, err);
 }
 
-static int idx_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int idx_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct merge *merge = context;
     struct part *part = &merge->parts[job->number];
@@ -341,7 +341,7 @@ static int idx_job(void *context, struct curate_job *job, struct bytes *result, 
 
 /* --- The whole -------------------------------------------------------------------------------- */
 
-static int finish(struct curate *engine, void *context, struct error *err)
+static int finish(struct jobs *engine, void *context, struct error *err)
 {
     struct merge *merge = context;
     int64_t tokens = 0;
@@ -350,7 +350,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     for (size_t i = 0; i < merge->config->count; i++) {
         struct bytes bytes;
 
-        if (curate_result(engine, "idx", i, &bytes, err) < 0)
+        if (jobs_result(engine, "idx", i, &bytes, err) < 0)
             return -1;
         tokens += (int64_t)bytes_take_u64(&bytes);
         bytes_clear(&bytes);
@@ -376,21 +376,21 @@ static int finish(struct curate *engine, void *context, struct error *err)
     return 0;
 }
 
-static int body(struct curate *engine, void *context, struct error *err)
+static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct merge *merge = context;
-    struct curate_phase bin = {"bin", merge->pieces, merge, bin_job, NULL};
-    struct curate_phase idx = {"idx", merge->config->count, merge, idx_job, NULL};
+    struct phase bin = {"bin", merge->pieces, merge, bin_job, NULL};
+    struct phase idx = {"idx", merge->config->count, merge, idx_job, NULL};
     int rc;
 
     for (int i = 0; i < 2; i++)
         if (disk_path(merge->made[i], err, "%.3900s/out-%s", engine->work.base, i ? "idx" : "bin") <
             0)
             return -1;
-    rc = curate_phase(engine, &idx, err);
+    rc = jobs_phase(engine, &idx, err);
     if (rc == 0)
-        rc = curate_phase(engine, &bin, err);
-    return rc == 0 ? curate_finish(engine, finish, merge, err) : rc;
+        rc = jobs_phase(engine, &bin, err);
+    return rc == 0 ? jobs_finish(engine, finish, merge, err) : rc;
 }
 
 int merge_run(struct merge_config *config, struct error *err)
@@ -416,7 +416,7 @@ int merge_run(struct merge_config *config, struct error *err)
         bytes_put_u64(&identity, (uint64_t)merge.parts[i].info.bin_size);
     }
     if (rc == 0)
-        rc = curate_run(&config->base, &identity, body, &merge, err);
+        rc = jobs_run(&config->base, &identity, body, &merge, err);
     for (size_t i = 0; i < config->count; i++)
         indexed_close(merge.parts[i].indexed);
     bytes_clear(&identity);

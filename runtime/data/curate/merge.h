@@ -4,10 +4,10 @@
 #ifndef MEGATRON_CURATE_MERGE_H
 #define MEGATRON_CURATE_MERGE_H
 
-#include "curate.h"
+#include "data/jobs/jobs.h"
 
 struct merge_config {
-    struct curate_config base; /* has no inputs; 'output' is the prefix */
+    struct jobs_config base; /* has no inputs; 'output' is the prefix */
     const char *const *prefixes;
     size_t count;
 };

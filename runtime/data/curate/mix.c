@@ -16,7 +16,7 @@
 /* Map each file to its --input argument. All ranks find the same files, or there is an error. */
 static int find_sources(struct mix *mix, struct error *err)
 {
-    const struct curate_config *config = mix->engine->config;
+    const struct jobs_config *config = mix->engine->config;
     size_t at = 0, total = mix->engine->plan.files.count;
 
     mix->source_of = xcalloc(total + 1, sizeof(*mix->source_of));
@@ -59,7 +59,7 @@ static int count_document(void *context, const struct document *document, struct
     return counting->sizes ? lines_put(counting->sizes, &size, sizeof(size), err) : 0;
 }
 
-static int count_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int count_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct mix *mix = context;
     struct counting counting = {.mix = mix};
@@ -94,7 +94,7 @@ static int add_counts(struct mix *mix, struct error *err)
         struct tally tally;
         const struct source_counts *counts;
 
-        if (curate_result(mix->engine, "count", i, &bytes, err) < 0)
+        if (jobs_result(mix->engine, "count", i, &bytes, err) < 0)
             return -1;
         tally_take(&tally, &bytes);
         tally_add(&mix->tally, &tally);
@@ -147,7 +147,7 @@ static int read_choices(struct mix *mix, struct error *err)
         struct bytes bytes;
         const void *taken;
 
-        if (curate_result(mix->engine, "choose", i, &bytes, err) < 0)
+        if (jobs_result(mix->engine, "choose", i, &bytes, err) < 0)
             return -1;
         mix->sources[i].limit = bytes_take_u64(&bytes);
         taken = bytes_take(&bytes, sizeof(mix->sources[i].taken));
@@ -202,8 +202,7 @@ static int scatter_document(void *context, const struct document *document, stru
     return 0;
 }
 
-static int scatter_job(void *context, struct curate_job *job, struct bytes *result,
-                       struct error *err)
+static int scatter_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct scattering scattering = {.mix = context};
     size_t sources = scattering.mix->count;
@@ -281,7 +280,7 @@ static int write_lines(struct lines *out, unsigned char *const *items, size_t co
     return 0;
 }
 
-static int write_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int write_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct mix *mix = context;
     struct bytes bytes = {0};
@@ -293,7 +292,7 @@ static int write_job(void *context, struct curate_job *job, struct bytes *result
 
     for (size_t i = 0; rc == 0 && i < mix->engine->plan.chunk_count; i++) {
         rc = sections_read(mix->engine, "scatter", "lines", i, job->number, &bytes, err);
-        curate_touch(job);
+        job_touch(job);
     }
     if (rc == 0) {
         items = index_lines(&bytes, &count);
@@ -328,7 +327,7 @@ static int join_buckets(struct mix *mix, struct error *err)
     for (size_t i = 0; rc == 0 && i < mix->buckets; i++) {
         struct bytes bytes;
 
-        rc = curate_result(mix->engine, "write", i, &bytes, err);
+        rc = jobs_result(mix->engine, "write", i, &bytes, err);
         if (rc == 0)
             sizes[i] = (int64_t)bytes_take_u64(&bytes);
         bytes_clear(&bytes);
@@ -341,7 +340,7 @@ static int join_buckets(struct mix *mix, struct error *err)
 
 /* --- The whole -------------------------------------------------------------------------------- */
 
-static int finish(struct curate *engine, void *context, struct error *err)
+static int finish(struct jobs *engine, void *context, struct error *err)
 {
     const struct mix *mix = context;
     double bytes = 0, seconds = clock_now() - engine->begin + 1e-9;
@@ -375,38 +374,38 @@ static int finish(struct curate *engine, void *context, struct error *err)
     return 0;
 }
 
-static int body(struct curate *engine, void *context, struct error *err)
+static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct mix mix = {.config = context, .engine = engine, .count = engine->config->input_count};
-    struct curate_phase count = {"count", engine->plan.chunk_count, &mix, count_job, NULL};
-    struct curate_phase choose = {"choose", mix.count, &mix, mix_choose, NULL};
-    struct curate_phase scatter = {"scatter", engine->plan.chunk_count, &mix, scatter_job, NULL};
-    struct curate_phase write = {"write", 0, &mix, write_job, NULL};
+    struct phase count = {"count", engine->plan.chunk_count, &mix, count_job, NULL};
+    struct phase choose = {"choose", mix.count, &mix, mix_choose, NULL};
+    struct phase scatter = {"scatter", engine->plan.chunk_count, &mix, scatter_job, NULL};
+    struct phase write = {"write", 0, &mix, write_job, NULL};
     int rc;
 
     mix.sources = xcalloc(mix.count + 1, sizeof(*mix.sources));
     rc = find_sources(&mix, err);
     if (rc == 0)
-        rc = curate_phase(engine, &count, err);
+        rc = jobs_phase(engine, &count, err);
     if (rc == 0 && (add_counts(&mix, err) < 0 || documents_check(engine, &mix.tally, err) < 0 ||
                     set_wanted(&mix, err) < 0))
         rc = -1;
     if (rc == 0)
-        rc = curate_phase(engine, &choose, err);
+        rc = jobs_phase(engine, &choose, err);
     if (rc == 0)
         rc = read_choices(&mix, err);
     if (rc == 0) {
         set_buckets(&mix);
-        rc = curate_phase(engine, &scatter, err);
+        rc = jobs_phase(engine, &scatter, err);
     }
     if (rc == 0) {
         write.count = mix.buckets;
-        rc = curate_phase(engine, &write, err);
+        rc = jobs_phase(engine, &write, err);
     }
     if (rc == 0)
         rc = join_buckets(&mix, err);
     if (rc == 0)
-        rc = curate_finish(engine, finish, &mix, err);
+        rc = jobs_finish(engine, finish, &mix, err);
     free(mix.sources);
     free(mix.source_of);
     free(mix.before);
@@ -431,7 +430,7 @@ int mix_run(struct mix_config *config, struct error *err)
         bytes_put(&identity, config->weights, sources * sizeof(double));
     if (config->epochs)
         bytes_put(&identity, config->epochs, sources * sizeof(double));
-    rc = curate_run(&config->base, &identity, body, config, err);
+    rc = jobs_run(&config->base, &identity, body, config, err);
     bytes_clear(&identity);
     return rc;
 }

@@ -11,18 +11,18 @@
 #ifndef MEGATRON_CURATE_MIX_H
 #define MEGATRON_CURATE_MIX_H
 
-#include "curate.h"
+#include "data/jobs/jobs.h"
 #include "documents.h"
 
 enum { MIX_SOURCES = 1024 };
 enum mix_unit { MIX_BYTES, MIX_DOCUMENTS };
 
 struct mix_config {
-    struct curate_config base; /* each of its inputs is a source */
-    const double *weights;     /* weights of the sources; NULL: see epochs */
-    const double *epochs;      /* passes over each source; NULL and no weights: one */
-    enum mix_unit unit;        /* of weights and size */
-    int64_t size;              /* of the output; 0: the size of all sources together */
+    struct jobs_config base; /* each of its inputs is a source */
+    const double *weights;   /* weights of the sources; NULL: see epochs */
+    const double *epochs;    /* passes over each source; NULL and no weights: one */
+    enum mix_unit unit;      /* of weights and size */
+    int64_t size;            /* of the output; 0: the size of all sources together */
     uint64_t seed;
 };
 
@@ -43,7 +43,7 @@ struct source {
 
 struct mix {
     const struct mix_config *config;
-    struct curate *engine;
+    struct jobs *engine;
     size_t count, buckets;
     struct source *sources;
     uint32_t *source_of; /* per file of the plan */
@@ -59,7 +59,7 @@ double mix_amount(const struct mix *mix, const struct source_counts *counts);
 /* The random number that decides whether a document is selected. */
 uint64_t mix_key(const struct mix *mix, uint32_t source, int64_t number);
 /* The job function of the phase "choose". */
-int mix_choose(void *context, struct curate_job *job, struct bytes *result, struct error *err);
+int mix_choose(void *context, struct job *job, struct bytes *result, struct error *err);
 
 /* Lines partitioned into buckets (sections.h), with their sort keys. */
 struct scatter_entry {
@@ -70,7 +70,7 @@ struct scatter_entry {
 };
 
 struct scatter;
-struct scatter *scatter_create(struct curate_job *job, size_t buckets, struct error *err);
+struct scatter *scatter_create(struct job *job, size_t buckets, struct error *err);
 int scatter_add(struct scatter *scatter, const struct scatter_entry *entry, const char *line,
                 struct error *err);
 int scatter_finish(struct scatter *scatter, struct error *err);

@@ -2,7 +2,7 @@
 /* Selects the documents that make up a source's share. */
 #include "config.h"
 #include "mix.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 #include "base/core/rng.h"
 #include "base/core/xmalloc.h"
 
@@ -32,7 +32,7 @@ struct candidate {
 
 struct choosing {
     const struct mix *mix;
-    struct curate_job *job;
+    struct job *job;
     struct source_counts *bins;
     uint64_t bin; /* the bin whose documents are listed */
     struct candidate *items;
@@ -50,7 +50,7 @@ static int read_sizes(struct choosing *choosing, size_t chunk, int64_t next, str
     uint64_t size;
     FILE *file;
 
-    if (curate_path(mix->engine, "count", "sizes", chunk, path, err) < 0)
+    if (jobs_path(mix->engine, "count", "sizes", chunk, path, err) < 0)
         return -1;
     file = fopen(path, "re");
     if (!file)
@@ -71,8 +71,8 @@ static int read_sizes(struct choosing *choosing, size_t chunk, int64_t next, str
         }
     }
     fclose(file);
-    curate_touch(choosing->job);
-    return number == next ? 0 : curate_damaged(path, err);
+    job_touch(choosing->job);
+    return number == next ? 0 : jobs_damaged(path, err);
 }
 
 static int read_all_sizes(struct choosing *choosing, struct error *err)
@@ -136,7 +136,7 @@ static int take_rest(struct choosing *choosing, double rest, struct source *sour
     return 0;
 }
 
-int mix_choose(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+int mix_choose(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct mix *mix = context;
     struct source source = mix->sources[job->number];

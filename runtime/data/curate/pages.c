@@ -14,7 +14,7 @@
 /* The state of a job. Warnings go into the job's result, so that they are reported once and in
  * order, whichever ranks read the chunk and however often. */
 struct paging {
-    struct curate_job *job;
+    struct job *job;
     struct kept kept;
     struct sentences {
         struct bytes text;
@@ -26,7 +26,7 @@ static int take_lines(void *context, struct wiki_span lines, struct error *err)
 {
     struct paging *paging = context;
 
-    curate_touch(paging->job);
+    job_touch(paging->job);
     return lines_put(paging->kept.out, lines.data, lines.size, err);
 }
 
@@ -64,7 +64,7 @@ static void put_sentences(struct bytes *result, struct sentences *sentences)
     bytes_clear(&sentences->text);
 }
 
-static int pages_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int pages_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct pages_config *config = context;
     const struct input_plan *plan = &job->engine->plan;
@@ -112,7 +112,7 @@ static int64_t show_sentences(struct bytes *bytes, int64_t limit)
 }
 
 /* Sum the counts of all chunks and print their warnings. */
-static int collect(struct curate *engine, struct wiki_counts *sum, struct error *err)
+static int collect(struct jobs *engine, struct wiki_counts *sum, struct error *err)
 {
     int64_t shown = 0, shown_unclosed = 0;
     int rc = 0;
@@ -122,7 +122,7 @@ static int collect(struct curate *engine, struct wiki_counts *sum, struct error 
         struct kept_result kept;
         const void *data;
 
-        rc = curate_result(engine, KEPT_PHASE, i, &bytes, err);
+        rc = jobs_result(engine, KEPT_PHASE, i, &bytes, err);
         if (rc < 0)
             break;
         kept_take(&kept, &bytes);
@@ -150,7 +150,7 @@ static void print_faults(const struct wiki_counts *counts, int begin, int end)
                    i == FAULT_LENGTH ? "raise --max-page-bytes" : "");
 }
 
-static int finish(struct curate *engine, void *context, struct error *err)
+static int finish(struct jobs *engine, void *context, struct error *err)
 {
     const struct pages_config *config = context;
     struct wiki_counts sum = {0};
@@ -176,7 +176,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     return 0;
 }
 
-static int body(struct curate *engine, void *context, struct error *err)
+static int body(struct jobs *engine, void *context, struct error *err)
 {
     return kept_run(engine, pages_job, finish, context, err);
 }
@@ -188,7 +188,7 @@ int pages_run(struct pages_config *config, struct error *err)
 
     config->base.mode = RECORD_PAGE;
     input_plan_put_wiki(&identity, &config->wiki);
-    rc = curate_run(&config->base, &identity, body, config, err);
+    rc = jobs_run(&config->base, &identity, body, config, err);
     bytes_clear(&identity);
     return rc;
 }

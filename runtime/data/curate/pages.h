@@ -3,11 +3,11 @@
 #ifndef MEGATRON_CURATE_PAGES_H
 #define MEGATRON_CURATE_PAGES_H
 
-#include "curate.h"
+#include "data/jobs/jobs.h"
 #include "data/corpus/wiki.h"
 
 struct pages_config {
-    struct curate_config base;
+    struct jobs_config base;
     struct wiki_options wiki;
 };
 

@@ -3,7 +3,7 @@
  * before it, so ranks copy them in any order. */
 #include "config.h"
 #include "lines.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 #include "lib/file.h"
 #include "base/core/xmalloc.h"
 
@@ -18,14 +18,14 @@
 enum { COPY_SIZE = 4 << 20 };
 
 struct join {
-    struct curate *engine;
+    struct jobs *engine;
     const char *phase, *name;
     const int64_t *sizes, *places;
     char path[DISK_PATH];
     size_t count;
 };
 
-static int copy_bytes(int from, int to, int64_t place, int64_t size, struct curate_job *job,
+static int copy_bytes(int from, int to, int64_t place, int64_t size, struct job *job,
                       const char *source, const char *target, struct error *err)
 {
     char *buffer = xmalloc(COPY_SIZE);
@@ -43,14 +43,14 @@ static int copy_bytes(int from, int to, int64_t place, int64_t size, struct cura
         if (rc == 0)
             rc = disk_pwrite(to, buffer, part, place + at, target, err);
         at += (int64_t)part;
-        curate_touch(job);
+        job_touch(job);
     }
     free(buffer);
     return rc;
 }
 
 /* The first job creates the file even if it is empty: once it is gone, it has its final name. */
-static int join_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int join_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct join *join = context;
     int64_t size = join->count > 0 ? join->sizes[job->number] : 0;
@@ -61,7 +61,7 @@ static int join_job(void *context, struct curate_job *job, struct bytes *result,
     if (to < 0)
         return error_set_errno(err, errno, "cannot open %s", join->path);
     if (size > 0) {
-        rc = curate_path(join->engine, join->phase, join->name, job->number, path, err);
+        rc = jobs_path(join->engine, join->phase, join->name, job->number, path, err);
         from = rc == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
         if (rc == 0 && from < 0)
             rc = error_set_errno(err, errno, "cannot open %s", path);
@@ -77,27 +77,26 @@ static int join_job(void *context, struct curate_job *job, struct bytes *result,
     return rc;
 }
 
-static void join_after(void *context, struct curate_job *job)
+static void join_after(void *context, struct job *job)
 {
     const struct join *join = context;
     char path[DISK_PATH];
 
-    if (curate_path(join->engine, join->phase, join->name, job->number, path, NULL) == 0)
+    if (jobs_path(join->engine, join->phase, join->name, job->number, path, NULL) == 0)
         unlink(path);
 }
 
-static int joined_path(const struct curate *engine, const char *joined, char *path,
-                       struct error *err)
+static int joined_path(const struct jobs *engine, const char *joined, char *path, struct error *err)
 {
     return disk_path(path, err, "%.3900s/out-%s", engine->work.base, joined);
 }
 
-int parts_join(struct curate *engine, const char *phase, const char *name, size_t count,
+int parts_join(struct jobs *engine, const char *phase, const char *name, size_t count,
                const int64_t *sizes, const char *joined, struct error *err)
 {
     struct join join = {engine, phase, name, sizes, NULL, "", count};
     char title[64];
-    struct curate_phase jobs = {title, count > 0 ? count : 1, &join, join_job, join_after};
+    struct phase jobs = {title, count > 0 ? count : 1, &join, join_job, join_after};
     int64_t *places = xcalloc(count + 1, sizeof(*places));
     int rc;
 
@@ -107,12 +106,12 @@ int parts_join(struct curate *engine, const char *phase, const char *name, size_
     snprintf(title, sizeof(title), "join-%.40s", joined);
     rc = joined_path(engine, joined, join.path, err);
     if (rc == 0)
-        rc = curate_phase(engine, &jobs, err);
+        rc = jobs_phase(engine, &jobs, err);
     free(places);
     return rc;
 }
 
-int parts_publish(struct curate *engine, const char *joined, const char *path, struct error *err)
+int parts_publish(struct jobs *engine, const char *joined, const char *path, struct error *err)
 {
     char made[DISK_PATH];
 

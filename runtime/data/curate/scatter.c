@@ -21,7 +21,7 @@ struct scatter {
     LIST(struct scattered) lines;
 };
 
-struct scatter *scatter_create(struct curate_job *job, size_t buckets, struct error *err)
+struct scatter *scatter_create(struct job *job, size_t buckets, struct error *err)
 {
     struct scatter *scatter = xcalloc(1, sizeof(*scatter));
 

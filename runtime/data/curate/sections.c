@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "sections.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +15,8 @@ struct footer {
     uint64_t runs, buckets, magic;
 };
 
-int sections_create(struct sections *sections, struct curate_job *job, const char *name,
-                    size_t buckets, struct error *err)
+int sections_create(struct sections *sections, struct job *job, const char *name, size_t buckets,
+                    struct error *err)
 {
     memset(sections, 0, sizeof(*sections));
     sections->buckets = buckets;
@@ -69,16 +69,16 @@ static int read_section(int fd, const char *path, int64_t table, size_t bucket, 
         disk_pread(fd, ends, sizeof(ends), table + (int64_t)(bucket * sizeof(*ends)), path, err);
 
     if (rc != 0 || ends[1] < ends[0] || ends[1] > (uint64_t)table)
-        return rc < 0 ? -1 : curate_damaged(path, err);
+        return rc < 0 ? -1 : jobs_damaged(path, err);
     size = (size_t)(ends[1] - ends[0]);
     if (bytes_reserve(bytes, size) < 0)
         return error_set(err, "bucket %zu: out of memory", bucket);
     rc = disk_pread(fd, bytes->data + bytes->size, size, (int64_t)ends[0], path, err);
     bytes->size += size;
-    return rc > 0 ? curate_damaged(path, err) : rc;
+    return rc > 0 ? jobs_damaged(path, err) : rc;
 }
 
-int sections_read(const struct curate *engine, const char *phase, const char *name, size_t number,
+int sections_read(const struct jobs *engine, const char *phase, const char *name, size_t number,
                   size_t bucket, struct bytes *bytes, struct error *err)
 {
     char path[DISK_PATH];
@@ -86,7 +86,7 @@ int sections_read(const struct curate *engine, const char *phase, const char *na
     struct stat status;
     int fd, rc;
 
-    if (curate_path(engine, phase, name, number, path, err) < 0)
+    if (jobs_path(engine, phase, name, number, path, err) < 0)
         return -1;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -100,7 +100,7 @@ int sections_read(const struct curate *engine, const char *phase, const char *na
                     footer.runs * (footer.buckets + 1) * 8 > (uint64_t)status.st_size))
         rc = 1;
     if (rc > 0)
-        rc = curate_damaged(path, err);
+        rc = jobs_damaged(path, err);
     for (uint64_t run = 0; rc == 0 && run < footer.runs; run++) {
         int64_t table = status.st_size - (int64_t)sizeof(footer) -
                         (int64_t)((footer.runs - run) * (footer.buckets + 1) * 8);

@@ -9,7 +9,7 @@
 #ifndef MEGATRON_CURATE_SECTIONS_H
 #define MEGATRON_CURATE_SECTIONS_H
 
-#include "curate.h"
+#include "data/jobs/jobs.h"
 #include "lines.h"
 
 enum { SECTIONS_MOST = 4096 };
@@ -26,8 +26,8 @@ struct sections {
 };
 
 /* Create the file NAME-N of the job. Returns 0 or -1. */
-int sections_create(struct sections *sections, struct curate_job *job, const char *name,
-                    size_t buckets, struct error *err);
+int sections_create(struct sections *sections, struct job *job, const char *name, size_t buckets,
+                    struct error *err);
 
 /* Start the next bucket of the run. Called before the data of each bucket, and once more at the end
  * of the run. */
@@ -39,7 +39,7 @@ void sections_abandon(struct sections *sections);
 
 /* Append the data of 'bucket' in the file NAME-NUMBER of 'phase' to 'bytes', in the order of
  * writing. Returns 0 or -1. */
-int sections_read(const struct curate *engine, const char *phase, const char *name, size_t number,
+int sections_read(const struct jobs *engine, const char *phase, const char *name, size_t number,
                   size_t bucket, struct bytes *bytes, struct error *err);
 
 #endif

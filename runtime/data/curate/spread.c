@@ -11,7 +11,7 @@ struct spread {
     LIST(struct spread_entry) entries;
 };
 
-struct spread *spread_create(struct curate_job *job, size_t buckets, struct error *err)
+struct spread *spread_create(struct job *job, size_t buckets, struct error *err)
 {
     struct spread *spread = xcalloc(1, sizeof(*spread));
 

@@ -17,7 +17,7 @@ struct spread_entry {
 struct spread;
 
 /* Create the file "hashes-N" of the job. */
-struct spread *spread_create(struct curate_job *job, size_t buckets, struct error *err);
+struct spread *spread_create(struct job *job, size_t buckets, struct error *err);
 int spread_add(struct spread *spread, const struct spread_entry *entry, struct error *err);
 int spread_finish(struct spread *spread, struct error *err);
 void spread_abandon(struct spread *spread);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "stats.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 #include "base/core/xmalloc.h"
 
 #include <stdio.h>
@@ -105,8 +105,7 @@ static int begin_measuring(struct measuring *measuring, struct error *err)
     return 0;
 }
 
-static int measure_job(void *context, struct curate_job *job, struct bytes *result,
-                       struct error *err)
+static int measure_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct measuring measuring = {.run = context};
     struct tally tally = {0};
@@ -150,7 +149,7 @@ static int by_documents(const void *a, const void *b)
     return strcmp(left->label, right->label);
 }
 
-static int add_up(struct stats_run *run, struct curate *engine, struct error *err)
+static int add_up(struct stats_run *run, struct jobs *engine, struct error *err)
 {
     struct stats *stats = &run->stats;
     size_t labels = run->model ? fasttext_labels(run->model) + 1 : 0;
@@ -165,7 +164,7 @@ static int add_up(struct stats_run *run, struct curate *engine, struct error *er
         struct tally tally;
         const void *data;
 
-        if (curate_result(engine, "measure", i, &bytes, err) < 0)
+        if (jobs_result(engine, "measure", i, &bytes, err) < 0)
             return -1;
         tally_take(&tally, &bytes);
         tally_add(&stats->tally, &tally);
@@ -190,7 +189,7 @@ static int add_up(struct stats_run *run, struct curate *engine, struct error *er
     return 0;
 }
 
-static int finish(struct curate *engine, void *context, struct error *err)
+static int finish(struct jobs *engine, void *context, struct error *err)
 {
     struct stats_run *run = context;
 
@@ -205,7 +204,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     return 0;
 }
 
-static int find_duplicates(struct stats_run *run, struct curate *engine, struct error *err)
+static int find_duplicates(struct stats_run *run, struct jobs *engine, struct error *err)
 {
     struct dedup_config config = {.exact = 1};
     struct dedup dedup = {.config = &config, .engine = engine};
@@ -216,18 +215,18 @@ static int find_duplicates(struct stats_run *run, struct curate *engine, struct 
     return rc;
 }
 
-static int body(struct curate *engine, void *context, struct error *err)
+static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct stats_run *run = context;
-    struct curate_phase phase = {"measure", engine->plan.chunk_count, run, measure_job, NULL};
-    int rc = curate_phase(engine, &phase, err);
+    struct phase phase = {"measure", engine->plan.chunk_count, run, measure_job, NULL};
+    int rc = jobs_phase(engine, &phase, err);
 
     if (rc == 0)
         rc = add_up(run, engine, err);
     if (rc == 0 && run->config->duplicates)
         rc = find_duplicates(run, engine, err);
     run->stats.has_tokens = run->tokenizer != NULL;
-    return rc == 0 ? curate_finish(engine, finish, run, err) : rc;
+    return rc == 0 ? jobs_finish(engine, finish, run, err) : rc;
 }
 
 int stats_run(struct stats_config *config, struct error *err)
@@ -261,7 +260,7 @@ int stats_run(struct stats_config *config, struct error *err)
         bytes_put_u64(&identity, (uint64_t)config->tokenizer->vocab_size);
     }
     if (rc == 0)
-        rc = curate_run(&config->base, &identity, body, &run, err);
+        rc = jobs_run(&config->base, &identity, body, &run, err);
     bytes_clear(&identity);
     free(run.stats.languages);
     fasttext_close(run.model);

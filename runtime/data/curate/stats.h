@@ -9,7 +9,7 @@
 #include "data/tokenizer/tokenizer.h"
 
 struct stats_config {
-    struct curate_config base;                /* 'output' is the prefix of .json and .html */
+    struct jobs_config base;                  /* 'output' is the prefix of .json and .html */
     const char *model;                        /* a fastText model; NULL: do not count languages */
     const struct tokenizer_config *tokenizer; /* NULL: do not count tokens */
     int duplicates;                           /* count duplicate texts */

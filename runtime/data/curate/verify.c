@@ -4,7 +4,7 @@
  * set, the number of documents. */
 #include "config.h"
 #include "dedup.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 #include "lines.h"
 #include "base/core/xmalloc.h"
 
@@ -20,7 +20,7 @@ struct sets {
     uint64_t count;
 };
 
-struct sets *sets_create(struct curate_job *job, struct error *err)
+struct sets *sets_create(struct job *job, struct error *err)
 {
     struct sets *sets = xcalloc(1, sizeof(*sets));
 
@@ -96,7 +96,7 @@ static uint32_t *read_set(const struct dedup *dedup, int64_t number, size_t *cou
     int64_t table;
     int fd, rc;
 
-    if (curate_path(dedup->engine, "hashes", "sets", chunk, path, err) < 0)
+    if (jobs_path(dedup->engine, "hashes", "sets", chunk, path, err) < 0)
         return NULL;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -110,7 +110,7 @@ static uint32_t *read_set(const struct dedup *dedup, int64_t number, size_t *cou
                         err);
     if (table < 0 || rc != 0 || ends[1] < ends[0] || ends[1] > (uint64_t)table) {
         if (rc >= 0)
-            curate_damaged(path, err);
+            jobs_damaged(path, err);
         close(fd);
         return NULL;
     }
@@ -122,7 +122,7 @@ static uint32_t *read_set(const struct dedup *dedup, int64_t number, size_t *cou
         return set;
     free(set);
     if (rc > 0)
-        curate_damaged(path, err);
+        jobs_damaged(path, err);
     return NULL;
 }
 

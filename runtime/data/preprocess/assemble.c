@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "assemble.h"
-#include "bytes.h"
+#include "data/jobs/bytes.h"
 #include "columns.h"
 #include "data/dataset/data_identity.h"
 #include "lib/file.h"
@@ -500,7 +500,7 @@ static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_read
 int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err)
 {
     const struct output_layout *layout = assembly->layout;
-    struct job *job = &assembly->parts->jobs[chunk];
+    struct job_state *job = &assembly->parts->jobs[chunk];
     char path[DISK_PATH];
     int torn, rc = -1;
     struct part_reader *part = output_layout_open_part(assembly->work, assembly->parts, chunk,

@@ -80,7 +80,7 @@ static void remove_parts(struct run *run, size_t job)
     char path[DISK_PATH];
 
     for (size_t c = run->layout.groups[job]; c < run->layout.groups[job + 1]; c++) {
-        const struct job *part = &run->parts.jobs[c];
+        const struct job_state *part = &run->parts.jobs[c];
 
         if (work_part_path(&run->work, c, part->documents, part->bytes, path, NULL) == 0)
             unlink(path);

@@ -3,12 +3,12 @@
 #include "dictionary.h"
 #include "lib/clock.h"
 #include "lib/cpuset.h"
-#include "disk.h"
+#include "data/jobs/disk.h"
 #include "document.h"
 #include "lib/file.h"
 #include "base/core/heartbeat.h"
 #include "lib/lease.h"
-#include "input_plan.h"
+#include "data/jobs/input_plan.h"
 #include "base/core/threads.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #define MEGATRON_PREPROCESS_DOCUMENT_H
 
 #include "part.h"
-#include "input_plan.h"
+#include "data/jobs/input_plan.h"
 #include "preprocess.h"
 #include "data/corpus/corpus.h"
 #include "data/corpus/wiki.h"

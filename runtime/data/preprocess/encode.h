@@ -10,11 +10,11 @@
 
 #include <stdatomic.h>
 #include "part.h"
-#include "input_plan.h"
+#include "data/jobs/input_plan.h"
 #include "preprocess.h"
-#include "board.h"
+#include "data/jobs/board.h"
 #include "front.h"
-#include "work.h"
+#include "data/jobs/work.h"
 
 /* Counts of this rank for the progress report. */
 struct encode_counts {

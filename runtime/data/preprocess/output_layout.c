@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "output_layout.h"
-#include "bytes.h"
+#include "data/jobs/bytes.h"
 #include "document.h"
 #include "base/core/log.h"
 #include "lib/clock.h"
@@ -26,7 +26,7 @@ struct part_reader *output_layout_open_part(struct work *work, struct board *boa
                                             size_t keys, size_t id_size, int *torn,
                                             struct error *err)
 {
-    const struct job *job = &board->jobs[chunk];
+    const struct job_state *job = &board->jobs[chunk];
     char path[DISK_PATH];
 
     *torn = 0;
@@ -37,7 +37,7 @@ struct part_reader *output_layout_open_part(struct work *work, struct board *boa
 
 static void remove_part(struct work *work, struct board *board, size_t chunk)
 {
-    struct job *job = &board->jobs[chunk];
+    struct job_state *job = &board->jobs[chunk];
     char path[DISK_PATH];
 
     if (work_part_path(work, chunk, job->documents, job->bytes, path, NULL) == 0)

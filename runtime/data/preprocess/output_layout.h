@@ -5,8 +5,8 @@
 #define MEGATRON_PREPROCESS_OUTPUT_LAYOUT_H
 
 #include "part.h"
-#include "board.h"
-#include "work.h"
+#include "data/jobs/board.h"
+#include "data/jobs/work.h"
 
 /* A position in the output: the totals of everything before it, over all shards. */
 struct position {

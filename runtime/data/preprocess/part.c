@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "part.h"
-#include "bytes.h"
-#include "disk.h"
+#include "data/jobs/bytes.h"
+#include "data/jobs/disk.h"
 #include "data/corpus/wiki.h"
 #include "base/core/xmalloc.h"
 

@@ -68,7 +68,7 @@ static int begin(struct run *run, struct error *err)
     char path[DISK_PATH];
     int exists;
 
-    if (input_plan_make(&run->plan, config, run->tokenizer, err) < 0)
+    if (plan_make(&run->plan, config, run->tokenizer, err) < 0)
         return -1;
     if (run->work.world->size > 1 && strcmp(run->plan.files.items[0].path, "-") == 0)
         return error_set_code(err, ERROR_USAGE,
@@ -144,7 +144,8 @@ static int prepare(struct run *run, struct error *err)
     board_init(&run->parts, JOB_CHUNK, run->plan.chunk_count, start);
     /* Start large files that cannot be cut first. */
     if (config->max_documents == 0)
-        run->parts.early_count = input_plan_large_chunks(&run->plan, config, &run->parts.early);
+        run->parts.early_count =
+            input_plan_large_chunks(&run->plan, config->chunk_bytes, &run->parts.early);
     run->encode.config = config;
     run->encode.plan = &run->plan;
     run->encode.work = &run->work;

@@ -4,7 +4,7 @@
 #define MEGATRON_PREPROCESS_RUN_H
 
 #include "assemble.h"
-#include "board.h"
+#include "data/jobs/board.h"
 #include "encode.h"
 #include "output_layout.h"
 #include "report.h"
@@ -28,6 +28,11 @@ struct run {
     pthread_cond_t monitor_wake;
     pthread_mutex_t monitor_lock, redo_lock;
 };
+
+/* Find the input files, cut them and identify the run; the caller must clear the plan also on
+ * error. */
+int plan_make(struct input_plan *plan, const struct preprocess_config *config,
+              const struct tokenizer *tokenizer, struct error *err);
 
 /* Run all phases: chunks, layout, copies, finish. Returns 0 or -1; also 0 if another rank has ended
  * the launch. */

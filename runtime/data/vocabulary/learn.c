@@ -4,7 +4,7 @@
 #include "bpe_learn.h"
 #include "lib/clock.h"
 #include "cutter.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 #include "data/curate/documents.h"
 #include "base/core/storage.h"
 #include "base/core/log.h"
@@ -26,7 +26,7 @@ static const double tell_seconds = 10;
 
 struct learning {
     struct learn_config *config;
-    struct curate *engine;
+    struct jobs *engine;
     size_t buckets;
     char paths[3][DISK_PATH];
 };
@@ -46,7 +46,7 @@ static int count_document(void *context, const struct document *document, struct
 }
 
 /* Write the records by bucket, and within a bucket in order of first occurrence. */
-static int write_buckets(struct curate_job *job, const struct word_counts *counts, size_t buckets,
+static int write_buckets(struct job *job, const struct word_counts *counts, size_t buckets,
                          struct error *err)
 {
     const uint8_t *data = counts->arena.data;
@@ -86,7 +86,7 @@ out:
     return rc;
 }
 
-static int count_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int count_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct learning *learning = context;
     struct counting *counting = xcalloc(1, sizeof(*counting));
@@ -118,7 +118,7 @@ static void put_histogram(const struct word_counts *counts, struct bytes *result
     bytes_put(result, histogram, sizeof(histogram));
 }
 
-static int merge_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int merge_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct word_counts counts = {0};
     int rc = 0;
@@ -133,7 +133,7 @@ static int merge_job(void *context, struct curate_job *job, struct bytes *result
         while (rc == 0 && word_record_next(bytes.data, bytes.size, &at, &record))
             word_counts_add(&counts, record.text, record.size, record.times);
         bytes_clear(&bytes);
-        curate_touch(job);
+        job_touch(job);
     }
     put_histogram(&counts, result);
     bytes_put(result, counts.arena.data, counts.arena.size);
@@ -142,14 +142,14 @@ static int merge_job(void *context, struct curate_job *job, struct bytes *result
 }
 
 /* Sum the tallies of all chunks. */
-static int sum_tally(struct curate *engine, struct tally *sum, struct error *err)
+static int sum_tally(struct jobs *engine, struct tally *sum, struct error *err)
 {
     memset(sum, 0, sizeof(*sum));
     for (size_t i = 0; i < engine->plan.chunk_count; i++) {
         struct bytes bytes;
         struct tally tally;
 
-        if (curate_result(engine, "count", i, &bytes, err) < 0)
+        if (jobs_result(engine, "count", i, &bytes, err) < 0)
             return -1;
         tally_take(&tally, &bytes);
         tally_add(sum, &tally);
@@ -171,7 +171,7 @@ static int find_least(const struct learning *learning, int64_t *least, int64_t *
     for (size_t bucket = 0; bucket < learning->buckets; bucket++) {
         struct bytes bytes;
 
-        if (curate_result(learning->engine, "merge", bucket, &bytes, err) < 0)
+        if (jobs_result(learning->engine, "merge", bucket, &bytes, err) < 0)
             return -1;
         for (int i = 0; i < HISTOGRAM; i++)
             sum[i] += bytes_take_u64(&bytes);
@@ -208,7 +208,7 @@ static int load_lexicon(const struct learning *learning, struct lexicon *lexicon
         struct word_record record;
         size_t at;
 
-        rc = curate_result(learning->engine, "merge", bucket, &bytes, err);
+        rc = jobs_result(learning->engine, "merge", bucket, &bytes, err);
         if (rc < 0)
             break;
         bytes_take(&bytes, HISTOGRAM * sizeof(uint64_t));
@@ -229,7 +229,7 @@ static int load_lexicon(const struct learning *learning, struct lexicon *lexicon
 
 /* Progress of learning, for the user and for ranks that watch the claim. */
 struct progress {
-    struct curate_job *job;
+    struct job *job;
     int64_t goal;
     double begin, told;
 };
@@ -239,7 +239,7 @@ static void tell(void *context, int64_t tokens)
     struct progress *progress = context;
     double now = clock_now();
 
-    curate_touch(progress->job);
+    job_touch(progress->job);
     if (now - progress->told < tell_seconds)
         return;
     progress->told = now;
@@ -298,7 +298,7 @@ static int learn_pieces(const struct learning *learning, const struct lexicon *l
     return rc;
 }
 
-static int learn_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
+static int learn_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct learning *learning = context;
     struct progress progress = {job, learning->config->vocab_size, clock_now(), clock_now()};
@@ -316,7 +316,7 @@ static int learn_job(void *context, struct curate_job *job, struct bytes *result
 
 /* --- The run ---------------------------------------------------------------------------------- */
 
-static int finish(struct curate *engine, void *context, struct error *err)
+static int finish(struct jobs *engine, void *context, struct error *err)
 {
     struct learning *learning = context;
     struct tally sum;
@@ -324,7 +324,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     int64_t tokens = 0;
     int rc;
 
-    if (sum_tally(engine, &sum, err) < 0 || curate_result(engine, "learn", 0, &learned, err) < 0)
+    if (sum_tally(engine, &sum, err) < 0 || jobs_result(engine, "learn", 0, &learned, err) < 0)
         return -1;
     rc = write_files(learning->config, &learned, &tokens, err);
     bytes_clear(&learned);
@@ -344,7 +344,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
 }
 
 /* A bucket for about 2 GB of input: some 10 million different words at the most. */
-static size_t count_buckets(const struct curate *engine)
+static size_t count_buckets(const struct jobs *engine)
 {
     double bytes = 0;
 
@@ -357,10 +357,10 @@ static size_t count_buckets(const struct curate *engine)
     return bytes < 16 ? 16 : bytes > SECTIONS_MOST ? SECTIONS_MOST : (size_t)bytes;
 }
 
-static int body(struct curate *engine, void *context, struct error *err)
+static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct learning *learning = context;
-    struct curate_phase phases[] = {
+    struct phase phases[] = {
         {"count", engine->plan.chunk_count, learning, count_job, NULL},
         {"merge", count_buckets(engine), learning, merge_job, NULL},
         {"learn", 1, learning, learn_job, NULL},
@@ -370,8 +370,8 @@ static int body(struct curate *engine, void *context, struct error *err)
     learning->engine = engine;
     learning->buckets = phases[1].count;
     for (size_t i = 0; rc == 0 && i < sizeof(phases) / sizeof(phases[0]); i++)
-        rc = curate_phase(engine, &phases[i], err);
-    return rc == 0 ? curate_finish(engine, finish, learning, err) : rc;
+        rc = jobs_phase(engine, &phases[i], err);
+    return rc == 0 ? jobs_finish(engine, finish, learning, err) : rc;
 }
 
 static void put_identity(const struct learn_config *config, struct bytes *identity)
@@ -410,7 +410,7 @@ int learn_vocabulary(struct learn_config *config, struct error *err)
     config->base.most_chunks = SECTIONS_MOST;
     put_identity(config, &identity);
     if (rc == 0)
-        rc = curate_run(&config->base, &identity, body, &learning, err);
+        rc = jobs_run(&config->base, &identity, body, &learning, err);
     bytes_clear(&identity);
     if (rc < 0)
         file_remove_created(config->base.output, existing);

@@ -9,7 +9,7 @@
 #ifndef MEGATRON_VOCABULARY_LEARN_H
 #define MEGATRON_VOCABULARY_LEARN_H
 
-#include "data/curate/curate.h"
+#include "data/jobs/jobs.h"
 
 enum learn_type { LEARN_BPE, LEARN_UNIGRAM, LEARN_WORDPIECE };
 #define LEARN_TYPES "bpe|unigram|wordpiece"
@@ -19,7 +19,7 @@ enum learn_split { LEARN_GPT2, LEARN_LLAMA3, LEARN_O200K };
 #define LEARN_SPLITS "gpt2|llama3|o200k"
 
 struct learn_config {
-    struct curate_config base; /* its output is a directory */
+    struct jobs_config base; /* its output is a directory */
     enum learn_type type;
     enum learn_split split;
     int64_t vocab_size;

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "data/preprocess/bytes.h"
+#include "data/jobs/bytes.h"
 
 struct lexicon_word {
     uint64_t offset; /* of its first byte in 'text' */

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "data/preprocess/bytes.h"
+#include "data/jobs/bytes.h"
 
 /* All zero is an empty list. */
 struct tokens {

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "data/preprocess/bytes.h"
+#include "data/jobs/bytes.h"
 
 struct word_slot {
     uint64_t hash;

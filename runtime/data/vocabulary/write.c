@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "write.h"
-#include "data/preprocess/disk.h"
+#include "data/jobs/disk.h"
 #include "lib/file.h"
 #include "data/curate/lines.h"
 #include "base/core/xmalloc.h"

@@ -42,7 +42,7 @@ int data_words_check(const struct data_words *words, const struct options_result
 }
 
 int data_words_take(const struct data_words *words, const struct options_result *result,
-                    const char *command, struct curate_config *config, struct error *err)
+                    const char *command, struct jobs_config *config, struct error *err)
 {
     size_t outputs = 0;
 
@@ -59,7 +59,7 @@ int data_words_take(const struct data_words *words, const struct options_result 
                                 file_is_same(words->keep_dropped, words->output)))
         return error_set_code(err, ERROR_USAGE,
                               "--keep-dropped and --output are the same file; choose another one");
-    *config = (struct curate_config){
+    *config = (struct jobs_config){
         .command = command,
         .inputs = words->input.items,
         .input_count = words->input.count,

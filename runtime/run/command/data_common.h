@@ -3,7 +3,7 @@
 #ifndef MEGATRON_DATA_COMMON_H
 #define MEGATRON_DATA_COMMON_H
 
-#include "data/curate/curate.h"
+#include "data/jobs/jobs.h"
 #include "base/core/option.h"
 
 /* What the user gave. */
@@ -103,7 +103,7 @@ void data_words_init(struct data_words *words);
 int data_words_check(const struct data_words *words, const struct options_result *result,
                      struct error *err);
 int data_words_take(const struct data_words *words, const struct options_result *result,
-                    const char *command, struct curate_config *config, struct error *err);
+                    const char *command, struct jobs_config *config, struct error *err);
 void data_words_clear(struct data_words *words);
 
 /* One command: its name behind `megatron data`, and what runs with the words after it. */

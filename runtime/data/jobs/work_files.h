@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recognizes a run's own files in a work directory. A user may have a directory of that name:
  * nothing is deleted unless a run has written it. Files are recognized by their names (work.h, and
- * curate/curate.h for the directories of phases). */
+ * jobs.h for the directories of phases). */
 #ifndef MEGATRON_PREPROCESS_WORK_FILES_H
 #define MEGATRON_PREPROCESS_WORK_FILES_H
 

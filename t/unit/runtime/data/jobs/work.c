@@ -2,7 +2,7 @@
 /* What ranks share in a work directory: small files with a checksum, claims and done markers, the
  * begin and the end of a launch. Two ranks are two 'struct work' of one process. */
 #include "config.h"
-#include "data/preprocess/board.h"
+#include "data/jobs/board.h"
 #include "tap.h"
 
 #include <stdlib.h>

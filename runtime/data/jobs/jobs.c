@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "curate.h"
-#include "data/preprocess/board.h"
+#include "jobs.h"
+#include "board.h"
 #include "lib/clock.h"
-#include "data/preprocess/disk.h"
+#include "disk.h"
 #include "base/core/storage.h"
 #include "base/core/log.h"
 #include "base/core/xmalloc.h"
@@ -28,8 +28,8 @@ static const double failure_seconds = 60, note_seconds = 10;
 
 /* The worker pool of a phase. */
 struct pool {
-    struct curate *engine;
-    const struct curate_phase *phase;
+    struct jobs *engine;
+    const struct phase *phase;
     struct board board;
     struct work work; /* a copy whose 'base' is the phase's directory */
     atomic_int stop;
@@ -38,13 +38,13 @@ struct pool {
     int failed;
 };
 
-int curate_path(const struct curate *engine, const char *phase, const char *name, size_t number,
-                char *path, struct error *err)
+int jobs_path(const struct jobs *engine, const char *phase, const char *name, size_t number,
+              char *path, struct error *err)
 {
     return disk_path(path, err, "%.3800s/%s/%s-%zu", engine->work.base, phase, name, number);
 }
 
-int curate_draft(const struct curate_job *job, const char *name, char *path, struct error *err)
+int job_draft(const struct job *job, const char *name, char *path, struct error *err)
 {
     char host[65] = "";
 
@@ -53,25 +53,25 @@ int curate_draft(const struct curate_job *job, const char *name, char *path, str
                      job->work->launch, name, job->number, host, (long)getpid());
 }
 
-void curate_touch(struct curate_job *job)
+void job_touch(struct job *job)
 {
     board_touch_often(job->work, job->board, job->number);
 }
 
-int curate_damaged(const char *path, struct error *err)
+int jobs_damaged(const char *path, struct error *err)
 {
     return error_set(err, "%s is damaged; remove the work directory that it is in, and run again",
                      path);
 }
 
-int curate_result(struct curate *engine, const char *phase, size_t number, struct bytes *bytes,
-                  struct error *err)
+int jobs_result(struct jobs *engine, const char *phase, size_t number, struct bytes *bytes,
+                struct error *err)
 {
     char path[DISK_PATH];
     int rc;
 
     memset(bytes, 0, sizeof(*bytes));
-    if (curate_path(engine, phase, "result", number, path, err) < 0)
+    if (jobs_path(engine, phase, "result", number, path, err) < 0)
         return -1;
     rc = bytes_load(bytes, RESULT_MAGIC, path, err);
     if (rc > 0)
@@ -82,7 +82,7 @@ int curate_result(struct curate *engine, const char *phase, size_t number, struc
 
 static int run_job(struct pool *pool, size_t number, struct error *err)
 {
-    struct curate_job job = {pool->engine, &pool->board, &pool->work, pool->phase->name, number};
+    struct job job = {pool->engine, &pool->board, &pool->work, pool->phase->name, number};
     struct bytes result;
     char path[DISK_PATH];
     int rc;
@@ -90,7 +90,7 @@ static int run_job(struct pool *pool, size_t number, struct error *err)
     bytes_begin(&result, RESULT_MAGIC);
     rc = pool->phase->job(pool->phase->context, &job, &result, err);
     if (rc == 0)
-        rc = curate_path(pool->engine, pool->phase->name, "result", number, path, err);
+        rc = jobs_path(pool->engine, pool->phase->name, "result", number, path, err);
     if (rc < 0) {
         bytes_clear(&result);
         return -1;
@@ -105,7 +105,7 @@ static int run_job(struct pool *pool, size_t number, struct error *err)
 
 static void note_progress(struct pool *pool)
 {
-    struct curate *engine = pool->engine;
+    struct jobs *engine = pool->engine;
     size_t done = 0;
 
     if (engine->world->rank != 0 || clock_now() - engine->noted < note_seconds)
@@ -153,7 +153,7 @@ static void worker(void *context, int64_t thread)
 
 static int run_pool(struct pool *pool, struct error *err)
 {
-    struct curate *engine = pool->engine;
+    struct jobs *engine = pool->engine;
     double pause = 0.01;
 
     for (;;) {
@@ -181,7 +181,7 @@ static int run_pool(struct pool *pool, struct error *err)
     }
 }
 
-int curate_phase(struct curate *engine, const struct curate_phase *phase, struct error *err)
+int jobs_phase(struct jobs *engine, const struct phase *phase, struct error *err)
 {
     struct pool pool = {.engine = engine, .phase = phase, .work = engine->work};
     int rc;
@@ -208,14 +208,13 @@ int curate_phase(struct curate *engine, const struct curate_phase *phase, struct
 /* --- Begin and end ---------------------------------------------------------------------------- */
 
 struct ending {
-    struct curate *engine;
-    curate_finish_function *finish;
+    struct jobs *engine;
+    jobs_finish_function *finish;
     void *context;
     int mine;
 };
 
-static int finish_job(void *context, struct curate_job *job, struct bytes *result,
-                      struct error *err)
+static int finish_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct ending *ending = context;
 
@@ -226,7 +225,7 @@ static int finish_job(void *context, struct curate_job *job, struct bytes *resul
 }
 
 /* Wait until the rank that finished has published the result. */
-static int await_end(struct curate *engine, struct error *err)
+static int await_end(struct jobs *engine, struct error *err)
 {
     double begin = clock_now(), pause = 0.01;
 
@@ -244,12 +243,11 @@ static int await_end(struct curate *engine, struct error *err)
     return 1;
 }
 
-int curate_finish(struct curate *engine, curate_finish_function *finish, void *context,
-                  struct error *err)
+int jobs_finish(struct jobs *engine, jobs_finish_function *finish, void *context, struct error *err)
 {
     struct ending ending = {engine, finish, context, 0};
-    struct curate_phase phase = {"finish", 1, &ending, finish_job, NULL};
-    int rc = curate_phase(engine, &phase, err);
+    struct phase phase = {"finish", 1, &ending, finish_job, NULL};
+    int rc = jobs_phase(engine, &phase, err);
 
     if (rc != 0)
         return rc;
@@ -261,9 +259,9 @@ int curate_finish(struct curate *engine, curate_finish_function *finish, void *c
     return work_finish(&engine->work, err);
 }
 
-static int check_files(const struct curate *engine, struct error *err)
+static int check_files(const struct jobs *engine, struct error *err)
 {
-    const struct curate_config *config = engine->config;
+    const struct jobs_config *config = engine->config;
 
     for (size_t i = 0; i < engine->plan.files.count; i++) {
         const char *path = engine->plan.files.items[i].path;
@@ -285,9 +283,9 @@ static int check_files(const struct curate *engine, struct error *err)
 }
 
 /* Each bucket reads a section of every chunk, so a large input must not have too many chunks. */
-static int64_t chunk_bytes(const struct curate *engine)
+static int64_t chunk_bytes(const struct jobs *engine)
 {
-    const struct curate_config *config = engine->config;
+    const struct jobs_config *config = engine->config;
     int64_t total = 0, size;
 
     for (size_t i = 0; i < engine->plan.files.count; i++)
@@ -296,9 +294,9 @@ static int64_t chunk_bytes(const struct curate *engine)
     return config->chunk_bytes > 0 ? config->chunk_bytes : size > 16 << 20 ? size : 0;
 }
 
-static int make_plan(struct curate *engine, const struct bytes *identity, struct error *err)
+static int make_plan(struct jobs *engine, const struct bytes *identity, struct error *err)
 {
-    const struct curate_config *config = engine->config;
+    const struct jobs_config *config = engine->config;
     struct input_plan *plan = &engine->plan;
     struct bytes bytes = {0};
     int64_t target = 0;
@@ -328,9 +326,9 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
 
 /* Rank 0: check input and output, and let the other ranks begin. Returns an enum work_state, or -1.
  */
-static int begin(struct curate *engine, const struct bytes *identity, struct error *err)
+static int begin(struct jobs *engine, const struct bytes *identity, struct error *err)
 {
-    const struct curate_config *config = engine->config;
+    const struct jobs_config *config = engine->config;
     const char *existing = NULL;
 
     if (make_plan(engine, identity, err) < 0)
@@ -344,7 +342,7 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
     return work_begin(&engine->work, &engine->plan, existing, config->overwrite, err);
 }
 
-static int run_all(struct curate *engine, const struct bytes *identity, curate_body_function *body,
+static int run_all(struct jobs *engine, const struct bytes *identity, jobs_body_function *body,
                    void *context, struct error *err)
 {
     int rc;
@@ -368,10 +366,10 @@ static int run_all(struct curate *engine, const struct bytes *identity, curate_b
     return engine->threads ? body(engine, context, err) : -1;
 }
 
-int curate_run(const struct curate_config *config, const struct bytes *identity,
-               curate_body_function *body, void *context, struct error *err)
+int jobs_run(const struct jobs_config *config, const struct bytes *identity,
+             jobs_body_function *body, void *context, struct error *err)
 {
-    struct curate *engine = xcalloc(1, sizeof(*engine));
+    struct jobs *engine = xcalloc(1, sizeof(*engine));
     struct world world;
     int rc;
 

@@ -12,7 +12,7 @@
 
 #include "bytes.h"
 #include "data/corpus/corpus.h"
-#include "preprocess.h"
+#include "data/corpus/wiki.h"
 
 /* Up to this many input files are logged by name. */
 enum { INPUT_PLAN_NAMED_FILES = 64 };
@@ -27,10 +27,6 @@ struct input_plan {
     int64_t input_bytes; /* on disk */
 };
 
-/* Find the input files and cut them; 'tokenizer' is the one of 'config'. The caller must clear the
- * plan also on error. */
-int input_plan_make(struct input_plan *plan, const struct preprocess_config *config,
-                    const struct tokenizer *tokenizer, struct error *err);
 void input_plan_clear(struct input_plan *plan);
 
 /* Add the options that convert the pages of dumps to an identity. */
@@ -56,8 +52,7 @@ int input_plan_is(const char *path, struct error *err);
 /* List the chunks that consist of a single file which could not be cut, and which are much larger
  * than the others, largest first. They are started first, so that they do not delay the end. The
  * caller frees '*list'. Returns their number. */
-size_t input_plan_large_chunks(const struct input_plan *plan,
-                               const struct preprocess_config *config, size_t **list);
+size_t input_plan_large_chunks(const struct input_plan *plan, int64_t chunk_bytes, size_t **list);
 
 /* The size of a chunk on disk. */
 int64_t input_plan_chunk_bytes(const struct input_plan *plan, size_t chunk);

@@ -51,7 +51,7 @@ static void read_entry(const struct work *work, struct board *board, const char 
     size_t number;
     int generation;
     int64_t documents, bytes;
-    struct job *job;
+    struct job_state *job;
 
     if (board->kind == JOB_CHUNK &&
         sscanf(name, "part-%zu-%" SCNd64 "-%" SCNd64, &number, &documents, &bytes) == 3 &&
@@ -131,7 +131,7 @@ static int create_claim(struct work *work, struct board *board, size_t number, i
     return 1;
 }
 
-static bool is_free(const struct job *job)
+static bool is_free(const struct job_state *job)
 {
     return !job->done && !job->mine && job->generation < 0;
 }
@@ -148,7 +148,7 @@ int board_claim(struct work *work, struct board *board, size_t *number, struct e
     }
     for (size_t tried = 0; tried < board->count && rc == 0; tried++) {
         size_t at = board->cursor;
-        struct job *job = &board->jobs[at];
+        struct job_state *job = &board->jobs[at];
 
         board->cursor = (at + 1) % board->count;
         if (!is_free(job))
@@ -172,7 +172,7 @@ int board_claim(struct work *work, struct board *board, size_t *number, struct e
 /* Has the claim not grown for the time of the lease? */
 static bool is_stale(struct work *work, struct board *board, size_t number)
 {
-    struct job *job = &board->jobs[number];
+    struct job_state *job = &board->jobs[number];
     char path[DISK_PATH];
     struct stat status;
     double now = clock_now();
@@ -194,7 +194,7 @@ int board_take_over(struct work *work, struct board *board, size_t *number, stru
     pthread_mutex_lock(&board->lock);
     for (size_t i = 0, looked = 0; i < board->count && looked < 64 && rc == 0; i++) {
         size_t at = (board->cursor + i) % board->count;
-        struct job *job = &board->jobs[at];
+        struct job_state *job = &board->jobs[at];
 
         if (job->done || job->mine || job->generation < 0)
             continue;
@@ -228,7 +228,7 @@ void board_touch(struct work *work, struct board *board, size_t number)
 
 void board_touch_often(struct work *work, struct board *board, size_t number)
 {
-    struct job *job = &board->jobs[number];
+    struct job_state *job = &board->jobs[number];
 
     if (clock_now() - job->seen_at < TOUCH_SECONDS)
         return;
@@ -277,7 +277,7 @@ bool board_is_done(struct board *board, size_t number)
 
 void board_done(struct board *board, size_t number, int64_t documents, int64_t bytes)
 {
-    struct job *job = &board->jobs[number];
+    struct job_state *job = &board->jobs[number];
 
     pthread_mutex_lock(&board->lock);
     job->done = job->made = 1;

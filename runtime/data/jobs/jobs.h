@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine that runs one `megatron data` command on all ranks of a step.
  *
- *     static int body(struct curate *engine, void *context, struct error *err)
+ *     static int body(struct jobs *engine, void *context, struct error *err)
  *     {
- *         struct curate_phase phase = {"count", engine->plan.chunk_count, context, count_job,
- * NULL}; int rc = curate_phase(engine, &phase, err);
+ *         struct phase phase = {"count", engine->plan.chunk_count, context, count_job,
+ * NULL}; int rc = jobs_phase(engine, &phase, err);
  *
- *         return rc == 0 ? curate_finish(engine, finish, context, err) : rc;
+ *         return rc == 0 ? jobs_finish(engine, finish, context, err) : rc;
  *     }
  *
- *     rc = curate_run(&config, &identity, body, context, err);
+ *     rc = jobs_run(&config, &identity, body, context, err);
  *
  * A run is a sequence of phases, and a phase is a set of jobs. The ranks and their threads claim
  * jobs through files in the work directory OUTPUT.work (preprocess/work.h and board.h). A phase
@@ -24,14 +24,14 @@
 #define MEGATRON_CURATE_H
 
 #include <stdint.h>
-#include "data/preprocess/bytes.h"
+#include "bytes.h"
 #include "lib/error.h"
-#include "data/preprocess/board.h"
+#include "board.h"
 #include "base/core/threads.h"
 #include "base/core/world.h"
 
 /* The options that all commands share. */
-struct curate_config {
+struct jobs_config {
     const char *command;       /* "filter", for messages */
     const char *const *inputs; /* as for corpus_files_find; none: there is no corpus */
     size_t input_count;
@@ -51,8 +51,8 @@ struct curate_config {
 
 struct board;
 
-struct curate {
-    const struct curate_config *config;
+struct jobs {
+    const struct jobs_config *config;
     const struct world *world;
     struct input_plan plan;
     struct work work;
@@ -61,8 +61,8 @@ struct curate {
 };
 
 /* A job that a thread is running. */
-struct curate_job {
-    struct curate *engine;
+struct job {
+    struct jobs *engine;
     struct board *board;
     struct work *work;
     const char *phase;
@@ -70,53 +70,52 @@ struct curate_job {
 };
 
 /* Runs job->number and puts what later phases need into 'result'. Returns 0 or -1. */
-typedef int curate_job_function(void *context, struct curate_job *job, struct bytes *result,
-                                struct error *err);
-/* Runs the phases. Returns 0 or -1, or 1 as soon as curate_phase or curate_finish does. */
-typedef int curate_body_function(struct curate *engine, void *context, struct error *err);
+typedef int job_function(void *context, struct job *job, struct bytes *result, struct error *err);
+/* Runs the phases. Returns 0 or -1, or 1 as soon as jobs_phase or jobs_finish does. */
+typedef int jobs_body_function(struct jobs *engine, void *context, struct error *err);
 /* Publishes the output and prints the summary. Returns 0 or -1. */
-typedef int curate_finish_function(struct curate *engine, void *context, struct error *err);
+typedef int jobs_finish_function(struct jobs *engine, void *context, struct error *err);
 
-struct curate_phase {
+struct phase {
     const char *name;
     size_t count;
     void *context;
-    curate_job_function *job;
+    job_function *job;
     /* Called when the result is on disk: removes what the job consumed. May be NULL. */
-    void (*after)(void *context, struct curate_job *job);
+    void (*after)(void *context, struct job *job);
 };
 
-/* Prepare a run, call 'body' and clean up. 'body' calls curate_phase once per phase and
- * curate_finish at the end; it returns 0 or -1, or 1 as soon as one of them does. 'identity' is
+/* Prepare a run, call 'body' and clean up. 'body' calls jobs_phase once per phase and
+ * jobs_finish at the end; it returns 0 or -1, or 1 as soon as one of them does. 'identity' is
  * everything that the output depends on besides the input files. Returns 0 when the output is
  * complete. */
-int curate_run(const struct curate_config *config, const struct bytes *identity,
-               curate_body_function *body, void *context, struct error *err);
+int jobs_run(const struct jobs_config *config, const struct bytes *identity,
+             jobs_body_function *body, void *context, struct error *err);
 
 /* Do this rank's share of a phase and wait for the other ranks. Returns 0 when the phase is
  * complete, 1 if another rank has ended the run (successfully or not), or -1. */
-int curate_phase(struct curate *engine, const struct curate_phase *phase, struct error *err);
+int jobs_phase(struct jobs *engine, const struct phase *phase, struct error *err);
 
 /* The last phase: one rank calls 'finish', which publishes the output and prints the summary.
  * 'finish' must be idempotent, because it is called again after a kill. Then removes the work
- * directory. Returns like curate_phase. */
-int curate_finish(struct curate *engine, curate_finish_function *finish, void *context,
-                  struct error *err);
+ * directory. Returns like jobs_phase. */
+int jobs_finish(struct jobs *engine, jobs_finish_function *finish, void *context,
+                struct error *err);
 
 /* Set the error for a damaged file of the work directory. Returns -1. */
-int curate_damaged(const char *path, struct error *err);
+int jobs_damaged(const char *path, struct error *err);
 
 /* Read the result of a finished job. The caller clears 'bytes'. */
-int curate_result(struct curate *engine, const char *phase, size_t number, struct bytes *bytes,
-                  struct error *err);
+int jobs_result(struct jobs *engine, const char *phase, size_t number, struct bytes *bytes,
+                struct error *err);
 
 /* The path of a file that job 'number' of 'phase' writes, and the path of this thread's draft of
  * it. */
-int curate_path(const struct curate *engine, const char *phase, const char *name, size_t number,
-                char *path, struct error *err);
-int curate_draft(const struct curate_job *job, const char *name, char *path, struct error *err);
+int jobs_path(const struct jobs *engine, const char *phase, const char *name, size_t number,
+              char *path, struct error *err);
+int job_draft(const struct job *job, const char *name, char *path, struct error *err);
 
 /* Heartbeat: shows the other ranks that the job makes progress. */
-void curate_touch(struct curate_job *job);
+void job_touch(struct job *job);
 
 #endif

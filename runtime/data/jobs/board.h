@@ -22,7 +22,7 @@ enum job_kind {
     JOB_FINISH = 'f'  /* the work directory is gone */
 };
 
-struct job {
+struct job_state {
     unsigned char done, mine;
     unsigned char made;       /* finished by this process */
     int16_t generation;       /* of the newest claim of this launch; -1: none */
@@ -35,7 +35,7 @@ struct job {
 struct board {
     enum job_kind kind;
     size_t count, cursor;
-    struct job *jobs;
+    struct job_state *jobs;
     size_t *early; /* long jobs, which are started first; or NULL */
     size_t early_count, early_at;
     double touched; /* when board_touch_mine last touched the claims */
