@@ -71,12 +71,12 @@ static void wait_for_others(int rc, int spoke)
 static int run_command(const struct command *command, int argc, const char *const *argv)
 {
     struct error err = {.text = ""};
-    int rc = command->run(argc, argv, &err);
+    int rc = command_run(command, argc, argv, &err);
 
     if (rc < 0) {
         if (!err.quiet)
             fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
-        rc = rc == COMMAND_USAGE || err.code == ERROR_USAGE ? EXIT_USAGE : EXIT_FAILURE;
+        rc = err.code == ERROR_USAGE ? EXIT_USAGE : EXIT_FAILURE;
         wait_for_others(rc, !err.quiet);
         return rc;
     }

@@ -20,7 +20,7 @@ for row in "${rows[@]}"; do
     is "$rc $(xargs <<<"$out")" "0 $ids" "the ids of document $n"
 done
 try "$megatron" data inspect d_text_document --document 3
-like "$out" '^megatron data: --document=3 is out of range: d_text_document has documents 0 to 2$' "one that is not there"
+like "$out" '^megatron data: inspect: --document=3 is out of range: d_text_document has documents 0 to 2$' "one that is not there"
 printf '{"text":"Hello, \\u00e9t\\u00e9!"}\n' >e.jsonl
 try "$megatron" preprocess --input e.jsonl --output-prefix e --append-eod
 try "$megatron" data inspect e_text_document --document 0
@@ -51,8 +51,8 @@ try "$megatron" data verify d_text_document e_text_document.idx
 is "$rc" 0 "verify"
 like "$out" '^d_text_document: intact, 3 documents, 8 tokens$' "a whole pair"
 try "$megatron" data verify nowhere d_text_document nothing e_text_document
-is "$rc $(grep -c ': intact, ' <<<"$out") $(grep -c '^megatron data: no[a-z]*\.idx: cannot open' <<<"$out") $(tail -n 1 <<<"$out")" \
-    "1 2 2 megatron data: 2 of 4 are damaged or cannot be read; see above" "verify goes on behind what is not whole" || diag "$out"
+is "$rc $(grep -c ': intact, ' <<<"$out") $(grep -c '^megatron data: verify: no[a-z]*\.idx: cannot open' <<<"$out") $(tail -n 1 <<<"$out")" \
+    "1 2 2 megatron data: verify: 2 of 4 are damaged or cannot be read; see above" "verify continues after a damaged pair" || diag "$out"
 for damage in 'truncate -s -2 d_text_document.bin' 'truncate -s +2 d_text_document.bin' \
     'truncate -s -1 d_text_document.idx' 'dd of=d_text_document.idx bs=1 seek=34 conv=notrunc status=none' \
     'rm d_text_document.bin'; do
@@ -60,7 +60,7 @@ for damage in 'truncate -s -2 d_text_document.bin' 'truncate -s +2 d_text_docume
     printf '\001\001' | $damage
     try "$megatron" data verify d_text_document
     is "$rc" 1 "$damage"
-    like "$out" '^megatron data: d_text_document\.' "is noticed: ${out#megatron data: }"
+    like "$out" '^megatron data: verify: d_text_document\.' "is noticed: ${out#megatron data: verify: }"
     cp keep/d_* .
 done
 try "$megatron" data verfiy x

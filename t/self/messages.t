@@ -38,7 +38,7 @@ generate --prompt x|--load is required
 generate --load / hello|unexpected argument hello
 preprocess --input x|--output-prefix is required
 preprocess x|unexpected argument x
-data inspect|inspect needs at least one PREFIX
+data inspect|inspect: no PREFIX;
 data look x|unknown action look
 tokenize --append-eod=1 x|--append-eod takes no value
 detokenize --tokenizer-type NullTokenizer --vocab-size 10 123456789012345678901234567890123|"1234567890123456789012345678901..." is not a token id
@@ -54,7 +54,7 @@ topo file.xml|unexpected argument file.xml
 topo --cpus x|--cpus=x
 version 2|unexpected argument 2
 preprocess --input /nowhere --output-prefix /nowhere/o|cannot write to directory /nowhere/: No such file or directory; check the path$
-data inspect /nowhere|/nowhere.idx: cannot open: No such file or directory; check the path$
+data inspect /nowhere|inspect: /nowhere.idx: cannot open: No such file or directory; check the path$
 data filter --input /nowhere --output /nowhere/o.jsonl|filter: cannot read /nowhere: No such file or directory; check the path$
 data merge --input /nowhere --output-prefix /nowhere/o|merge: /nowhere.idx: cannot open: No such file or directory; check the path$
 tokenize --tokenizer-type HuggingFaceTokenizer --tokenizer-model /nowhere x|cannot open /nowhere: No such file or directory; check the path$

@@ -106,9 +106,9 @@ like "$rc: $out" '2: .*unknown action learn; use train' "another action"
 fails 'the input has no words' "an empty corpus" --input empty.jsonl --output x
 printf 'plain text\nand more\n' >plain.txt
 printf '{"body":"a text"}\n{"body":"another one"}\n' >body.jsonl
-fails '^megatron tokenizer: all 2 lines are invalid; the first: plain\.txt: line 1: not valid JSON; every line must be a JSON object such as {"text": "\.\.\."}$' \
+fails '^megatron tokenizer: train: all 2 lines are invalid; the first: plain\.txt: line 1: not valid JSON; every line must be a JSON object such as {"text": "\.\.\."}$' \
     "plain text" --input plain.txt --output x
-fails '^megatron tokenizer: all 2 lines are invalid; the first: body\.jsonl: line 1: a key is missing \("text"\); name the key of the text with --key$' \
+fails '^megatron tokenizer: train: all 2 lines are invalid; the first: body\.jsonl: line 1: a key is missing \("text"\); name the key of the text with --key$' \
     "another key" --input body.jsonl --output x/below
 train --input body.jsonl --key body --output body --vocab-size 280
 is "$rc" 0 "  which can be named" || diag "$out"

@@ -49,20 +49,6 @@ static const struct option options[] = {
 };
 /* clang-format on */
 
-static void print_usage(void)
-{
-    printf(
-        "Usage: megatron checkpoint inspect DIR [--iteration N] [--tensors]\n"
-        "       megatron checkpoint verify  DIR [--iteration N] [--all]\n"
-        "       megatron checkpoint prune   DIR --keep-last N\n"
-        "       megatron checkpoint import  FOLDER DIR [--format hf|megatron|torch_dist|fairseq]\n"
-        "       megatron checkpoint export  DIR FOLDER [--format hf|megatron|torch_dist]\n"
-        "                                   [--dtype TYPE] [--max-shard-size SIZE]\n"
-        "Inspect, verify and prune checkpoints; import and export Hugging Face weights and\n"
-        "Megatron-LM checkpoints.\n");
-    options_print(options, stdout);
-}
-
 /* Iteration 'iteration' does not exist: say what asked for it, and list those that exist. */
 static int report_missing(const struct checkpoint_options *given, const char *directory,
                           int64_t iteration, struct error *err)
@@ -402,7 +388,7 @@ static int run_export(const struct checkpoint_options *given, const char *from, 
         return -1;
     if (given->shard_size &&
         parse_size("--max-shard-size", given->shard_size, 1000, 1, INT64_MAX, &bytes, err) < 0)
-        return COMMAND_USAGE;
+        return -1;
     target.file_bytes = bytes;
     if (find_one(given, from, path, err) < 0)
         return -1;
@@ -464,47 +450,49 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
     return 0;
 }
 
-static int run_action(const struct checkpoint_options *given, const struct options_result *result,
-                      struct error *err)
+/* The actions, and the directories that each takes. */
+static const struct {
+    const char *name;
+    int (*run)(const struct checkpoint_options *given, const char *directory, struct error *err);
+    int (*run_pair)(const struct checkpoint_options *given, const char *from, const char *to,
+                    struct error *err);
+} actions[] = {
+    {"inspect", run_inspect, NULL}, {"verify", run_verify, NULL}, {"prune", run_prune, NULL},
+    {"import", NULL, run_import},   {"export", NULL, run_export},
+};
+
+static int run_checkpoint(void *given, const struct options_result *result, struct error *err)
 {
-    const char *action = result->word_count > 0 ? result->words[0] : "";
-    int two = strcmp(action, "import") == 0 || strcmp(action, "export") == 0;
+    const char *const *words = result->words, *action = result->word_count > 0 ? words[0] : "";
 
-    if (strcmp(action, "inspect") != 0 && strcmp(action, "verify") != 0 &&
-        strcmp(action, "prune") != 0 && !two)
-        return error_set_code(err, ERROR_USAGE,
-                              "%s%.50s; use inspect, verify, prune, import or export",
-                              *action ? "unknown action " : "no action", action);
-    if (result->word_count != (two ? 3u : 2u))
-        return error_set_code(err, ERROR_USAGE, "%s takes %s", action,
-                              two ? "two directories: source and destination" : "one directory");
-    if (strcmp(action, "inspect") == 0)
-        return run_inspect(given, result->words[1], err);
-    if (strcmp(action, "verify") == 0)
-        return run_verify(given, result->words[1], err);
-    if (strcmp(action, "prune") == 0)
-        return run_prune(given, result->words[1], err);
-    if (strcmp(action, "import") == 0)
-        return run_import(given, result->words[1], result->words[2], err);
-    return run_export(given, result->words[1], result->words[2], err);
-}
-
-static int run_checkpoint(int argc, const char *const *argv, struct error *err)
-{
-    struct checkpoint_options given = {.iteration = -1, .keep_last = -1};
-    struct options_result result;
-    int rc = options_parse(options, &given, argc, argv, &result, err);
-
-    if (rc == 0 && result.help)
-        print_usage();
-    else if (rc == 0)
-        rc = run_action(&given, &result, err);
-    options_result_clear(&result);
-    return rc;
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
+        if (strcmp(action, actions[i].name) != 0)
+            continue;
+        if (result->word_count != (actions[i].run ? 2u : 3u))
+            return error_set_code(err, ERROR_USAGE, "%s takes %s", action,
+                                  actions[i].run ? "one directory"
+                                                 : "two directories: source and destination");
+        return actions[i].run ? actions[i].run(given, words[1], err)
+                              : actions[i].run_pair(given, words[1], words[2], err);
+    }
+    return error_set_code(err, ERROR_USAGE, "%s%.50s; use inspect, verify, prune, import or export",
+                          *action ? "unknown action " : "no action", action);
 }
 
 const struct command command_checkpoint = {
     .name = "checkpoint",
     .summary = "inspect, verify, prune, import and export checkpoints",
+    .usage =
+        "Usage: megatron checkpoint inspect DIR [--iteration N] [--tensors]\n"
+        "       megatron checkpoint verify  DIR [--iteration N] [--all]\n"
+        "       megatron checkpoint prune   DIR --keep-last N\n"
+        "       megatron checkpoint import  FOLDER DIR [--format hf|megatron|torch_dist|fairseq]\n"
+        "       megatron checkpoint export  DIR FOLDER [--format hf|megatron|torch_dist]\n"
+        "                                   [--dtype TYPE] [--max-shard-size SIZE]\n"
+        "Inspect, verify and prune checkpoints; import and export Hugging Face weights and\n"
+        "Megatron-LM checkpoints.\n",
+    .options = options,
+    .size = sizeof(struct checkpoint_options),
+    .defaults = &(const struct checkpoint_options){.iteration = -1, .keep_last = -1},
     .run = run_checkpoint,
 };

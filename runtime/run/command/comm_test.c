@@ -318,35 +318,28 @@ out:
     return rc;
 }
 
-static int run_comm_test(int argc, const char *const *argv, struct error *err)
+static int run_comm_test(void *given, const struct options_result *result, struct error *err)
 {
-    struct settings settings = {8, (int64_t)1 << 30, 20, 5, 10, DEVICE_AUTO};
-    struct options_result result;
-    int rc = options_parse(table, &settings, argc, argv, &result, err);
+    const struct settings *settings = given;
 
-    if (rc == 0 && result.help) {
-        printf("Usage: megatron comm-test [OPTION...]\n"
-               "Time and check collectives over the job's ranks, started by srun or mpirun.\n");
-        options_print(table, stdout);
-    } else if (rc == 0 && result.word_count > 0) {
-        rc = error_set_code(err, ERROR_USAGE,
-                            "unexpected argument %s; options begin with two dashes",
-                            result.words[0]);
-    } else if (rc == 0 && settings.min_bytes > settings.max_bytes) {
-        rc = error_set_code(err, ERROR_USAGE,
-                            "--min-bytes=%lld is greater than --max-bytes=%lld; change one of them",
-                            (long long)settings.min_bytes, (long long)settings.max_bytes);
-    }
-    if (rc < 0)
-        world_say_once(0, err);
-    else if (!result.help)
-        rc = run_tests(&settings, err);
-    options_result_clear(&result);
-    return rc;
+    (void)result;
+    if (settings->min_bytes <= settings->max_bytes)
+        return run_tests(settings, err);
+    error_set_code(err, ERROR_USAGE,
+                   "--min-bytes=%lld is greater than --max-bytes=%lld; change one of them",
+                   (long long)settings->min_bytes, (long long)settings->max_bytes);
+    return world_say_once(0, err);
 }
 
 const struct command command_comm_test = {
     .name = "comm-test",
     .summary = "time and check collectives over the job's ranks",
+    .usage = "Usage: megatron comm-test [OPTION...]\n"
+             "Time and check collectives over the job's ranks, started by srun or mpirun.\n",
+    .options = table,
+    .size = sizeof(struct settings),
+    .defaults = &(const struct settings){8, (int64_t)1 << 30, 20, 5, 10, DEVICE_AUTO},
+    .unexpected = "options begin with two dashes",
+    .reported_once = true,
     .run = run_comm_test,
 };

@@ -36,19 +36,6 @@ static const struct option table[] = {
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
 
-static void print_help(void)
-{
-    printf("Usage: megatron data inspect PREFIX... [OPTION...]\n"
-           "       megatron data verify PREFIX...\n"
-           "       megatron data extract|filter|dedup|decontaminate|mix|merge|stats [OPTION...]\n"
-           "Inspect or verify .bin and .idx files (PREFIX is their name without .bin or .idx), or\n"
-           "extract, clean, deduplicate, mix, merge and measure corpora (each action has its own\n"
-           "--help).\n");
-    options_print(table, stdout);
-    printf("\n"
-           "See megatron-data(1).\n");
-}
-
 /* Number of documents by length, in powers of two. */
 struct histogram {
     int64_t counts[64];
@@ -207,11 +194,10 @@ static int print_tokens(const struct data_options *options, const struct tokeniz
         printf("\n");
         return 0;
     }
-    ids = malloc((size_t)(count + 1) * sizeof(*ids));
-    for (int64_t i = 0; ids && i < count; i++)
+    ids = xcalloc((size_t)count, sizeof(*ids));
+    for (int64_t i = 0; i < count; i++)
         ids[i] = tokens[i];
-    rc = ids ? tokenizer_decode(tokenizer, ids, (size_t)count, &text, err)
-             : error_set(err, "out of memory");
+    rc = tokenizer_decode(tokenizer, ids, (size_t)count, &text, err);
     if (rc == 0) {
         fwrite(text.data, 1, text.length, stdout);
         printf("\n");
@@ -263,12 +249,10 @@ static int show_document(const struct indexed *indexed, const struct data_option
         if (length < 0)
             return -1;
         count = length < left ? length : left;
-        tokens = malloc((size_t)(count + 1) * sizeof(*tokens));
-        rc = tokens ? 0 : error_set(err, "out of memory");
-        if (rc == 0 && indexed_tokens(indexed, sequence, 0, count, tokens, count, err) != count)
-            rc = -1;
-        if (rc == 0)
-            rc = print_tokens(options, tokenizer, tokens, count, err);
+        tokens = xcalloc((size_t)count, sizeof(*tokens));
+        rc = indexed_tokens(indexed, sequence, 0, count, tokens, count, err) == count
+                 ? print_tokens(options, tokenizer, tokens, count, err)
+                 : -1;
         free(tokens);
         if (rc < 0)
             return -1;
@@ -333,11 +317,22 @@ static void strip_ending(const char *word, char *prefix, size_t size)
         prefix[length - 4] = '\0';
 }
 
+static int check_words(const struct options_result *result, struct error *err)
+{
+    if (result->word_count > 0)
+        return 0;
+    return error_set_code(err, ERROR_USAGE,
+                          "no PREFIX; name at least one file pair, without .bin or .idx");
+}
+
 /* Verify all pairs, even after one failed. */
-static int verify_all(const struct options_result *result, struct error *err)
+static int run_verify(void *given, const struct options_result *result, struct error *err)
 {
     size_t bad = 0, count = result->word_count;
 
+    (void)given;
+    if (check_words(result, err) < 0)
+        return -1;
     for (size_t i = 0; i < count; i++) {
         char prefix[4096];
 
@@ -348,36 +343,25 @@ static int verify_all(const struct options_result *result, struct error *err)
         }
         bad++;
         if (count > 1)
-            fprintf(stderr, "megatron data: %s\n", err->text);
+            fprintf(stderr, "megatron data: verify: %s\n", err->text);
     }
     if (bad > 0 && count > 1)
         error_set(err, "%zu of %zu are damaged or cannot be read; see above", bad, count);
     return bad > 0 ? -1 : 0;
 }
 
-static int run_action(const char *verb, const struct data_options *options,
-                      const struct options_result *result, struct error *err)
+static int run_inspect(void *given, const struct options_result *result, struct error *err)
 {
+    const struct data_options *options = given;
     struct tokenizer *tokenizer = NULL;
-    int inspecting = strcmp(verb, "inspect") == 0, rc = 0;
+    int rc = check_words(result, err);
 
-    if (!inspecting && strcmp(verb, "verify") != 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "%s%.100s; use inspect, verify, extract, filter, dedup, "
-                              "decontaminate, mix, merge or stats",
-                              *verb ? "unknown action " : "no action", verb);
-    if (result->word_count == 0)
-        return error_set_code(
-            err, ERROR_USAGE,
-            "%s needs at least one PREFIX: the name of a file pair without .bin or .idx", verb);
-    if (inspecting && options->document >= 0 && !options->ids) {
+    if (rc == 0 && options->document >= 0 && !options->ids) {
         errno = 0;
         tokenizer = tokenizer_create(&options->tokenizer, err);
         if (!tokenizer)
             return file_path_error(err);
     }
-    if (!inspecting)
-        return verify_all(result, err);
     for (size_t i = 0; i < result->word_count && rc == 0; i++) {
         char prefix[4096];
 
@@ -388,32 +372,37 @@ static int run_action(const char *verb, const struct data_options *options,
     return rc;
 }
 
-static int run_data(int argc, const char *const *argv, struct error *err)
-{
-    struct data_options options = {.document = -1};
-    struct options_result result;
-    const char *first = argc > 0 ? argv[0] : "", *verb = *first == '-' ? "" : first;
-    int rc;
+static const struct command data_inspect = {
+    .name = "data inspect",
+    .usage = "Usage: megatron data inspect PREFIX... [OPTION...]\n"
+             "Describe .bin and .idx files, or show one of their documents. PREFIX is their name\n"
+             "without .bin or .idx.\n",
+    .options = table,
+    .size = sizeof(struct data_options),
+    .defaults = &(const struct data_options){.document = -1},
+    .run = run_inspect,
+};
 
-    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) {
-        print_help();
-        return 0;
-    }
-    if (data_command_find(verb))
-        return data_command_run(data_command_find(verb), argc - 1, argv + 1, err);
-    if (!*verb) /* which options there are depends on it */
-        return run_action(verb, &options, NULL, err);
-    rc = options_parse(table, &options, argc - 1, argv + 1, &result, err);
-    if (rc == 0 && result.help)
-        print_help();
-    else if (rc == 0)
-        rc = run_action(verb, &options, &result, err);
-    options_result_clear(&result);
-    return rc;
-}
+static const struct command data_verify = {
+    .name = "data verify",
+    .usage = "Usage: megatron data verify PREFIX...\n"
+             "Check .bin and .idx files. PREFIX is their name without .bin or .idx.\n",
+    .options = (const struct option[]){DATA_END},
+    .run = run_verify,
+};
 
 const struct command command_data = {
     .name = "data",
     .summary = "extract, clean, deduplicate, mix, merge, inspect and verify corpora",
-    .run = run_data,
+    .usage =
+        "Usage: megatron data inspect PREFIX... [OPTION...]\n"
+        "       megatron data verify PREFIX...\n"
+        "       megatron data extract|filter|dedup|decontaminate|mix|merge|stats [OPTION...]\n"
+        "Inspect or verify .bin and .idx files (PREFIX is their name without .bin or .idx), or\n"
+        "extract, clean, deduplicate, mix, merge and measure corpora (each action has its own\n"
+        "--help).\n",
+    .options = table,
+    .actions = (const struct command *const[]){&data_inspect, &data_verify, &data_extract,
+                                               &data_filter, &data_dedup, &data_decontaminate,
+                                               &data_mix, &data_merge, &data_stats, NULL},
 };

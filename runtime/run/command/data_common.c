@@ -9,18 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void data_words_init(struct data_words *words)
-{
-    words->key = "text";
-    words->lease = 30;
-    words->max_line = 64 << 20;
-}
-
-void data_words_clear(struct data_words *words)
-{
-    free(words->input.items);
-}
-
 static int check_output(const char *option, const char *path, struct error *err)
 {
     if (path[0] == '\0' || path[strlen(path) - 1] == '/')
@@ -29,24 +17,19 @@ static int check_output(const char *option, const char *path, struct error *err)
     return lines_codec(path, err) < 0 ? -1 : 0;
 }
 
-int data_words_check(const struct data_words *words, const struct options_result *result,
-                     struct error *err)
+int data_words_check(const struct data_words *words, struct error *err)
 {
-    if (result->word_count > 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "unexpected argument %.100s; use --input to name files",
-                              result->words[0]);
     if (words->input.count == 0)
         return error_set_code(err, ERROR_USAGE, "--input is required: the files to read");
     return 0;
 }
 
-int data_words_take(const struct data_words *words, const struct options_result *result,
-                    const char *command, struct jobs_config *config, struct error *err)
+int data_words_take(const struct data_words *words, const char *command,
+                    struct jobs_config *config, struct error *err)
 {
     size_t outputs = 0;
 
-    if (data_words_check(words, result, err) < 0)
+    if (data_words_check(words, err) < 0)
         return -1;
     if (!words->output)
         return error_set_code(err, ERROR_USAGE, "--output is required: the file to write");
@@ -79,38 +62,10 @@ int data_words_take(const struct data_words *words, const struct options_result 
     return 0;
 }
 
-const struct data_command *data_command_find(const char *name)
+int data_check_prefix(const char *prefix, struct error *err)
 {
-    static const struct data_command *const commands[] = {
-        &data_extract, &data_filter, &data_dedup, &data_decontaminate,
-        &data_mix,     &data_merge,  &data_stats};
-
-    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        if (strcmp(commands[i]->name, name) == 0)
-            return commands[i];
-    return NULL;
-}
-
-int data_command_run(const struct data_command *command, int argc, const char *const *argv,
-                     struct error *err)
-{
-    void *words = xcalloc(1, command->size);
-    struct options_result result;
-    int rc;
-
-    command->init(words);
-    rc = options_parse(command->table, words, argc, argv, &result, err);
-    if (rc == 0 && result.help) {
-        printf("Usage: megatron data %s %s\n%s\n", command->name, command->usage, command->summary);
-        options_print(command->table, stdout);
-        printf("\nSee megatron-data(1).\n");
-    } else if (rc == 0) {
-        rc = command->run(words, &result, err);
-        if (rc < 0)
-            error_prefix(err, "%s", command->name);
-    }
-    options_result_clear(&result);
-    command->clear(words);
-    free(words);
-    return rc;
+    if (prefix && prefix[0] && prefix[strlen(prefix) - 1] != '/')
+        return 0;
+    return error_set_code(err, ERROR_USAGE,
+                          "--output-prefix is required: a path and the beginning of a file name");
 }

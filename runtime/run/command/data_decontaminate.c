@@ -49,25 +49,6 @@ static const struct option table[] = {
     DATA_END,
 };
 
-static void init(void *context)
-{
-    struct decontaminate_options *words = context;
-
-    data_words_init(&words->common);
-    words->spare = -1;
-    words->margin = words->piece = 200;
-    words->pieces = 10;
-}
-
-static void clear(void *context)
-{
-    struct decontaminate_options *words = context;
-
-    data_words_clear(&words->common);
-    free(words->against.items);
-    free(words->keys.items);
-}
-
 static int run(void *context, const struct options_result *result, struct error *err)
 {
     static const char *const text[] = {"text"};
@@ -91,6 +72,7 @@ static int run(void *context, const struct options_result *result, struct error 
         .pieces = words->pieces,
     };
 
+    (void)result;
     config.least = words->least > 0               ? words->least
                    : dropping || config.ngram < 8 ? config.ngram
                                                   : 8;
@@ -105,18 +87,21 @@ static int run(void *context, const struct options_result *result, struct error 
         return error_set_code(err, ERROR_USAGE,
                               "--against-text and --against-keys cannot be used together; drop "
                               "one");
-    if (data_words_take(&words->common, result, "decontaminate", &config.base, err) < 0)
+    if (data_words_take(&words->common, "decontaminate", &config.base, err) < 0)
         return -1;
     return decontaminate_run(&config, err);
 }
 
-const struct data_command data_decontaminate = {
-    .name = "decontaminate",
-    .usage = "--input FILE... --against FILE... --output FILE [OPTION...]",
-    .summary = "Remove texts of test sets from a corpus.",
-    .table = table,
+const struct command data_decontaminate = {
+    .name = "data decontaminate",
+    .usage = "Usage: megatron data decontaminate --input FILE... --against FILE... --output FILE "
+             "[OPTION...]\n"
+             "Remove texts of test sets from a corpus.\n",
+    .options = table,
     .size = sizeof(struct decontaminate_options),
-    .init = init,
+    .defaults =
+        &(const struct decontaminate_options){
+            .common = DATA_DEFAULTS, .spare = -1, .margin = 200, .piece = 200, .pieces = 10},
+    .unexpected = "use --input to name files",
     .run = run,
-    .clear = clear,
 };

@@ -43,20 +43,6 @@ static const struct option table[] = {
     DATA_END,
 };
 
-static void init(void *context)
-{
-    struct dedup_options *words = context;
-
-    data_words_init(&words->common);
-    words->unit = -1;
-    words->seed = 1;
-}
-
-static void clear(void *context)
-{
-    data_words_clear(&((struct dedup_options *)context)->common);
-}
-
 static int run(void *context, const struct options_result *result, struct error *err)
 {
     static const struct dedup_config presets[] = {
@@ -87,20 +73,20 @@ static int run(void *context, const struct options_result *result, struct error 
         config.ngram = (size_t)words->ngram;
     if (words->unit >= 0)
         config.unit = (enum shingle_unit)words->unit;
-    if (data_words_take(&words->common, result, "dedup", &config.base, err) < 0)
+    if (data_words_take(&words->common, "dedup", &config.base, err) < 0)
         return -1;
     return dedup_run(&config, err);
 }
 
-const struct data_command data_dedup = {
-    .name = "dedup",
-    .usage = "--input FILE... --output FILE [OPTION...]",
-    .summary =
+const struct command data_dedup = {
+    .name = "data dedup",
+    .usage =
+        "Usage: megatron data dedup --input FILE... --output FILE [OPTION...]\n"
         "Drop documents that repeat an earlier one, exactly or nearly (MinHash LSH). The first "
-        "of\nthem in the order of the input stays.",
-    .table = table,
+        "of\nthem in the order of the input stays.\n",
+    .options = table,
     .size = sizeof(struct dedup_options),
-    .init = init,
+    .defaults = &(const struct dedup_options){.common = DATA_DEFAULTS, .unit = -1, .seed = 1},
+    .unexpected = "use --input to name files",
     .run = run,
-    .clear = clear,
 };

@@ -31,25 +31,11 @@ static const struct option table[] = {
      "stop at the first broken page or file, or unclosed markup", NULL, 0, 0},
     {"output", OPTION_TEXT, DATA_AT(struct extract_options, common, output), "FILE",
      "write FILE, compressed if it ends in .zst (default: standard output)", NULL, 0, 0},
-    {"overwrite", OPTION_FLAG, DATA_AT(struct extract_options, common, overwrite), NULL,
-     "replace output that exists", NULL, 0, 0},
+    DATA_OVERWRITE_OPTION(struct extract_options, common),
     WIKI_OPTIONS(struct extract_options, wiki),
     DATA_WORK_OPTIONS(struct extract_options, common),
     DATA_END,
 };
-
-static void init(void *context)
-{
-    struct extract_options *words = context;
-
-    data_words_init(&words->common);
-    words->wiki = (struct wiki_words)WIKI_WORDS_DEFAULT;
-}
-
-static void clear(void *context)
-{
-    data_words_clear(&((struct extract_options *)context)->common);
-}
 
 static void show_counts(const struct wiki_counts *counts, double seconds)
 {
@@ -116,24 +102,26 @@ static int run(void *context, const struct options_result *result, struct error 
     struct extract_options *words = context;
     struct pages_config config = {.wiki = {0}};
 
+    (void)result;
     if (wiki_words_options(&words->wiki, &config.wiki, err) < 0)
         return -1;
     if (words->common.output && strcmp(words->common.output, "-") != 0)
-        return data_words_take(&words->common, result, "extract", &config.base, err) < 0
+        return data_words_take(&words->common, "extract", &config.base, err) < 0
                    ? -1
                    : pages_run(&config, err);
-    if (data_words_check(&words->common, result, err) < 0)
+    if (data_words_check(&words->common, err) < 0)
         return -1;
     return write_standard(words, &config.wiki, err);
 }
 
-const struct data_command data_extract = {
-    .name = "extract",
-    .usage = "--input FILE... [--output FILE] [OPTION...]",
-    .summary = "Write the pages of MediaWiki dumps as JSON lines: id, revid, url, title, text.",
-    .table = table,
+const struct command data_extract = {
+    .name = "data extract",
+    .usage = "Usage: megatron data extract --input FILE... [--output FILE] [OPTION...]\n"
+             "Write the pages of MediaWiki dumps as JSON lines: id, revid, url, title, text.\n",
+    .options = table,
     .size = sizeof(struct extract_options),
-    .init = init,
+    .defaults =
+        &(const struct extract_options){.common = DATA_DEFAULTS, .wiki = WIKI_WORDS_DEFAULT},
+    .unexpected = "use --input to name files",
     .run = run,
-    .clear = clear,
 };

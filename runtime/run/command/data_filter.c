@@ -50,25 +50,6 @@ static const struct option table[] = {
     DATA_END,
 };
 
-static void init(void *context)
-{
-    struct filter_options *words = context;
-
-    data_words_init(&words->common);
-    words->threshold = rule_table[RULE_LANGUAGE].value;
-}
-
-static void clear(void *context)
-{
-    struct filter_options *words = context;
-
-    data_words_clear(&words->common);
-    free(words->rules.items);
-    free(words->without.items);
-    free(words->set.items);
-    free(words->languages.items);
-}
-
 static int take_rules(const struct filter_options *words, const struct options_result *result,
                       struct rules *rules, struct error *err)
 {
@@ -84,7 +65,8 @@ static int take_rules(const struct filter_options *words, const struct options_r
     for (size_t i = 0; i < words->set.count; i++)
         if (rules_set(rules, words->set.items[i], err) < 0)
             return error_prefix(err, "--set");
-    rules->value[RULE_LANGUAGE] = words->threshold;
+    if (options_given(result, "language-threshold"))
+        rules->value[RULE_LANGUAGE] = words->threshold;
     if (!(words->threshold >= 0 && words->threshold <= 1))
         return error_set_code(err, ERROR_USAGE, "--language-threshold=%g must be from 0 to 1",
                               words->threshold);
@@ -126,19 +108,19 @@ static int run(void *context, const struct options_result *result, struct error 
     }
     config.pii.email = words->email ? words->email : words->mask ? "email@example.com" : NULL;
     config.pii.address = words->address ? words->address : words->mask ? "22.214.171.124" : NULL;
-    if (data_words_take(&words->common, result, "filter", &config.base, err) < 0)
+    if (data_words_take(&words->common, "filter", &config.base, err) < 0)
         return -1;
     return filter_run(&config, err);
 }
 
-const struct data_command data_filter = {
-    .name = "filter",
-    .usage = "--input FILE... --output FILE [OPTION...]",
-    .summary = "Keep the documents that pass the rules of Gopher, C4 and FineWeb, in the languages "
-               "you\nname; mask personal data.",
-    .table = table,
+const struct command data_filter = {
+    .name = "data filter",
+    .usage = "Usage: megatron data filter --input FILE... --output FILE [OPTION...]\n"
+             "Keep the documents that pass the rules of Gopher, C4 and FineWeb, in the languages "
+             "you\nname; mask personal data.\n",
+    .options = table,
     .size = sizeof(struct filter_options),
-    .init = init,
+    .defaults = &(const struct filter_options){.common = DATA_DEFAULTS},
+    .unexpected = "use --input to name files",
     .run = run,
-    .clear = clear,
 };

@@ -112,16 +112,6 @@ static int find_prefixes(struct prefixes *prefixes, const struct option_list *in
     return 0;
 }
 
-static void init(void *context)
-{
-    ((struct merge_options *)context)->lease = 30;
-}
-
-static void clear(void *context)
-{
-    free(((struct merge_options *)context)->input.items);
-}
-
 static int run(void *context, const struct options_result *result, struct error *err)
 {
     struct merge_options *words = context;
@@ -133,16 +123,11 @@ static int run(void *context, const struct options_result *result, struct error 
                                            .lease = words->lease}};
     int rc;
 
-    if (result->word_count > 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "unexpected argument %.100s; use --input to name pairs",
-                              result->words[0]);
+    (void)result;
     if (words->input.count == 0)
         return error_set_code(err, ERROR_USAGE, "--input is required: the pairs to merge");
-    if (!words->output || !words->output[0] || words->output[strlen(words->output) - 1] == '/')
-        return error_set_code(
-            err, ERROR_USAGE,
-            "--output-prefix is required: a path and the beginning of a file name");
+    if (data_check_prefix(words->output, err) < 0)
+        return -1;
     rc = find_prefixes(&prefixes, &words->input, err);
     config.prefixes = (const char *const *)prefixes.items;
     config.count = prefixes.count;
@@ -154,13 +139,13 @@ static int run(void *context, const struct options_result *result, struct error 
     return rc;
 }
 
-const struct data_command data_merge = {
-    .name = "merge",
-    .usage = "--input PREFIX... --output-prefix PREFIX [OPTION...]",
-    .summary = "Merge pairs of .bin and .idx files, as Megatron's merge_datasets.py does.",
-    .table = table,
+const struct command data_merge = {
+    .name = "data merge",
+    .usage = "Usage: megatron data merge --input PREFIX... --output-prefix PREFIX [OPTION...]\n"
+             "Merge pairs of .bin and .idx files, as Megatron's merge_datasets.py does.\n",
+    .options = table,
     .size = sizeof(struct merge_options),
-    .init = init,
+    .defaults = &(const struct merge_options){.lease = 30},
+    .unexpected = "use --input to name pairs",
     .run = run,
-    .clear = clear,
 };

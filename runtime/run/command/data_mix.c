@@ -37,23 +37,6 @@ static const struct option table[] = {
     DATA_END,
 };
 
-static void init(void *context)
-{
-    struct mix_options *words = context;
-
-    data_words_init(&words->common);
-    words->seed = 1;
-}
-
-static void clear(void *context)
-{
-    struct mix_options *words = context;
-
-    data_words_clear(&words->common);
-    free(words->weights.items);
-    free(words->epochs.items);
-}
-
 /* One number per source; the caller frees. NULL where the option was not given, or with 'err' set.
  */
 static double *take_numbers(const char *option, const struct option_list *list, size_t sources,
@@ -116,8 +99,9 @@ static int run(void *context, const struct options_result *result, struct error 
                                 .size = words->size + words->documents,
                                 .seed = (uint64_t)words->seed};
     double *weights = NULL, *epochs = NULL;
-    int rc = data_words_take(&words->common, result, "mix", &config.base, err);
+    int rc = data_words_take(&words->common, "mix", &config.base, err);
 
+    (void)result;
     if (rc == 0)
         rc = check_words(words, err);
     if (rc == 0 && words->weights.count > 0) {
@@ -137,13 +121,13 @@ static int run(void *context, const struct options_result *result, struct error 
     return rc;
 }
 
-const struct data_command data_mix = {
-    .name = "mix",
-    .usage = "--input FILE... --weights W... --output FILE [OPTION...]",
-    .summary = "Mix sources in given shares, up-sample the small ones, and shuffle all documents.",
-    .table = table,
+const struct command data_mix = {
+    .name = "data mix",
+    .usage = "Usage: megatron data mix --input FILE... --weights W... --output FILE [OPTION...]\n"
+             "Mix sources in given shares, up-sample the small ones, and shuffle all documents.\n",
+    .options = table,
     .size = sizeof(struct mix_options),
-    .init = init,
+    .defaults = &(const struct mix_options){.common = DATA_DEFAULTS, .seed = 1},
+    .unexpected = "use --input to name files",
     .run = run,
-    .clear = clear,
 };

@@ -19,8 +19,7 @@ static const struct option table[] = {
     DATA_INPUT_OPTIONS(struct stats_options, common),
     {"output-prefix", OPTION_TEXT, DATA_AT(struct stats_options, common, output), "PREFIX",
      "write PREFIX.json and PREFIX.html", NULL, 0, 0},
-    {"overwrite", OPTION_FLAG, DATA_AT(struct stats_options, common, overwrite), NULL,
-     "replace output that exists", NULL, 0, 0},
+    DATA_OVERWRITE_OPTION(struct stats_options, common),
     {"What to count", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"language-model", OPTION_TEXT, AT(model), "FILE",
      "count languages with this fastText model (lid.176.bin or .ftz)", NULL, 0, 0},
@@ -30,19 +29,6 @@ static const struct option table[] = {
     DATA_WORK_OPTIONS(struct stats_options, common),
     DATA_END,
 };
-
-static void init(void *context)
-{
-    struct stats_options *words = context;
-
-    data_words_init(&words->common);
-    words->duplicates = 1;
-}
-
-static void clear(void *context)
-{
-    data_words_clear(&((struct stats_options *)context)->common);
-}
 
 /* Tokens are counted where a tokenizer is named. */
 static int wants_tokens(const struct options_result *result)
@@ -63,24 +49,20 @@ static int run(void *context, const struct options_result *result, struct error 
                                   .duplicates = words->duplicates,
                                   .tokenizer = wants_tokens(result) ? &words->tokenizer : NULL};
 
-    if (!words->common.output || !words->common.output[0] ||
-        words->common.output[strlen(words->common.output) - 1] == '/')
-        return error_set_code(
-            err, ERROR_USAGE,
-            "--output-prefix is required: a path and the beginning of a file name");
-    if (data_words_take(&words->common, result, "stats", &config.base, err) < 0)
+    if (data_check_prefix(words->common.output, err) < 0 ||
+        data_words_take(&words->common, "stats", &config.base, err) < 0)
         return -1;
     return stats_run(&config, err);
 }
 
-const struct data_command data_stats = {
-    .name = "stats",
-    .usage = "--input FILE... --output-prefix PREFIX [OPTION...]",
-    .summary =
-        "Count documents, lengths, languages and duplicates; write JSON and a page with plots.",
-    .table = table,
+const struct command data_stats = {
+    .name = "data stats",
+    .usage =
+        "Usage: megatron data stats --input FILE... --output-prefix PREFIX [OPTION...]\n"
+        "Count documents, lengths, languages and duplicates; write JSON and a page with plots.\n",
+    .options = table,
     .size = sizeof(struct stats_options),
-    .init = init,
+    .defaults = &(const struct stats_options){.common = DATA_DEFAULTS, .duplicates = 1},
+    .unexpected = "use --input to name files",
     .run = run,
-    .clear = clear,
 };

@@ -34,17 +34,13 @@ static const struct option options[] = {
 };
 /* clang-format on */
 
-static int run(struct fill_mask_options *given, const struct options_result *result,
-               struct error *err)
+static int run_fill_mask(void *context, const struct options_result *result, struct error *err)
 {
+    struct fill_mask_options *given = context;
     static const char *const names[] = {"tokenizer-type", "tokenizer-model", "vocab-file",
                                         "merge-file"};
     struct world world;
 
-    if (result->word_count > 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "unexpected argument %.100s; use --prompt to pass a prompt",
-                              result->words[0]);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         given->base.tokenizer_given |= options_given(result, names[i]);
     if (!given->base.load)
@@ -57,30 +53,14 @@ static int run(struct fill_mask_options *given, const struct options_result *res
     return world_read(&world, err) < 0 ? -1 : fill_mask_run(given, &world, err);
 }
 
-static int run_fill_mask(int argc, const char *const *argv, struct error *err)
-{
-    struct fill_mask_options given;
-    struct options_result result;
-    int rc;
-
-    fill_mask_default(&given);
-    rc = options_parse(options, &given, argc, argv, &result, err);
-    if (rc == 0 && result.help) {
-        printf("Usage: megatron fill-mask --load DIR --prompt TEXT [OPTION...]\n"
-               "Show what a masked language model puts in place of <mask>.\n"
-               "\n");
-        options_print(options, stdout);
-    } else if (rc == 0) {
-        rc = run(&given, &result, err);
-    }
-    options_result_clear(&result);
-    free(given.base.prompt.items);
-    free(given.base.prompts.items);
-    return rc;
-}
-
 const struct command command_fill_mask = {
     .name = "fill-mask",
     .summary = "show what a masked language model puts in place of <mask>",
+    .usage = "Usage: megatron fill-mask --load DIR --prompt TEXT [OPTION...]\n"
+             "Show what a masked language model puts in place of <mask>.\n",
+    .options = options,
+    .size = sizeof(struct fill_mask_options),
+    .defaults = &(const struct fill_mask_options){.base = GENERATE_DEFAULTS(5), .mask_id = -1},
+    .unexpected = "use --prompt to pass a prompt",
     .run = run_fill_mask,
 };

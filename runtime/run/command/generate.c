@@ -3,7 +3,6 @@
 #include "data/tokenizer/tokenizer_options.h"
 #include "commands.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,19 +71,13 @@ static int check(const struct generate_options *o, struct error *err)
     return 0;
 }
 
-static int run(struct generate_options *given, const struct options_result *result,
-               struct error *err)
+static int run_generate(void *context, const struct options_result *result, struct error *err)
 {
+    struct generate_options *given = context;
     static const char *const names[] = {"tokenizer-type", "tokenizer-model", "vocab-file",
                                         "merge-file"};
     struct world world;
 
-    if (result->word_count > 0) {
-        error_set_code(err, ERROR_USAGE,
-                       "unexpected argument %.100s; use --prompt to pass a prompt",
-                       result->words[0]);
-        return world_say_once(0, err);
-    }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         given->tokenizer_given |= options_given(result, names[i]);
     if (world_read(&world, err) < 0)
@@ -99,33 +92,16 @@ static int run(struct generate_options *given, const struct options_result *resu
     return generate_run(given, &world, err);
 }
 
-static int run_generate(int argc, const char *const *argv, struct error *err)
-{
-    struct generate_options given;
-    struct options_result result;
-    int rc;
-
-    generate_default(&given);
-    rc = options_parse(options, &given, argc, argv, &result, err);
-    if (rc == 0 && result.help) {
-        printf("Usage: megatron generate --load DIR --prompt TEXT [OPTION...]\n"
-               "Generate text with a trained model, in one process or with one process per rank "
-               "(srun, mpirun).\n"
-               "\n");
-        options_print(options, stdout);
-    } else if (rc == 0) {
-        rc = run(&given, &result, err);
-    } else {
-        world_say_once(0, err);
-    }
-    options_result_clear(&result);
-    free(given.prompt.items);
-    free(given.prompts.items);
-    return rc;
-}
-
 const struct command command_generate = {
     .name = "generate",
     .summary = "generate text with a trained model",
+    .usage = "Usage: megatron generate --load DIR --prompt TEXT [OPTION...]\n"
+             "Generate text with a trained model, in one process or with one process per rank "
+             "(srun, mpirun).\n",
+    .options = options,
+    .size = sizeof(struct generate_options),
+    .defaults = &(const struct generate_options)GENERATE_DEFAULTS(-1),
+    .unexpected = "use --prompt to pass a prompt",
+    .reported_once = true,
     .run = run_generate,
 };

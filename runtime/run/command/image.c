@@ -70,21 +70,6 @@ static const struct option options[] = {
 
 extern char **environ;
 
-static void print_usage(void)
-{
-    printf("Usage: megatron image import URI [-o FILE]   import an image into the cache\n"
-           "       megatron image list                   list the cached images\n"
-           "       megatron image verify [KEY...]        compare images with their checksums\n"
-           "       megatron image prune [--keep-days N] [--max-size SIZE]\n"
-           "       megatron image get URI [OPTION...]    import if needed, print the path\n"
-           "       megatron image release                remove what killed imports left\n\n"
-           "URI is docker://[USER@][REGISTRY#]IMAGE[:TAG][@sha256:...], dockerd://IMAGE or "
-           "podman://IMAGE.\n"
-           "-o FILE is the same as --output FILE.\n"
-           "Jobs with --megatron-image use the same cache.\n\nOptions:\n");
-    options_print(options, stdout);
-}
-
 static void say_line(void *argument, const char *line)
 {
     (void)argument;
@@ -373,9 +358,9 @@ static int check_words(const char *action, const struct options_result *result, 
     return 0;
 }
 
-static int run_action(const struct image_options *given, const struct options_result *result,
-                      struct error *err)
+static int run_image(void *context, const struct options_result *result, struct error *err)
 {
+    const struct image_options *given = context;
     const char *action = result->word_count > 0 ? result->words[0] : "";
     struct image_entry *entries = NULL;
     struct image_cache cache;
@@ -405,22 +390,20 @@ static int run_action(const struct image_options *given, const struct options_re
     return rc;
 }
 
-static int run_image(int argc, const char *const *argv, struct error *err)
-{
-    struct image_options given = {0};
-    struct options_result result;
-    int rc = options_parse(options, &given, argc, argv, &result, err);
-
-    if (rc == 0 && result.help)
-        print_usage();
-    else if (rc == 0)
-        rc = run_action(&given, &result, err);
-    options_result_clear(&result);
-    return rc;
-}
-
 const struct command command_image = {
     .name = "image",
     .summary = "import, list, verify and prune container images",
+    .usage = "Usage: megatron image import URI [-o FILE]   import an image into the cache\n"
+             "       megatron image list                   list the cached images\n"
+             "       megatron image verify [KEY...]        compare images with their checksums\n"
+             "       megatron image prune [--keep-days N] [--max-size SIZE]\n"
+             "       megatron image get URI [OPTION...]    import if needed, print the path\n"
+             "       megatron image release                remove what killed imports left\n\n"
+             "URI is docker://[USER@][REGISTRY#]IMAGE[:TAG][@sha256:...], dockerd://IMAGE or "
+             "podman://IMAGE.\n"
+             "-o FILE is the same as --output FILE.\n"
+             "Jobs with --megatron-image use the same cache.\n\nOptions:\n",
+    .options = options,
+    .size = sizeof(struct image_options),
     .run = run_image,
 };

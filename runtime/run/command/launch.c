@@ -53,16 +53,6 @@ static const struct option table[] = {
 /* clang-format on */
 #undef AT
 
-static void print_usage(void)
-{
-    printf(
-        "Usage: megatron launch [OPTION...] -- megatron train ...\n"
-        "Start the ranks of this pod or machine, one per GPU, each bound to its GPU, NICs, cores\n"
-        "and memory; end all of them when one fails, and restart from the last checkpoint.\n"
-        "Use it instead of torchrun, without Slurm and without MPI.\n");
-    options_print(table, stdout);
-}
-
 /* How many ranks does this pod have? The command line overrides the environment. */
 static int count_ranks(const struct launch_options *given, const struct launch_pod *pod,
                        int64_t *ranks, struct error *err)
@@ -242,27 +232,28 @@ static int launch(const struct launch_options *given, const char *const *words, 
     return rc;
 }
 
-static int run_launch(int argc, const char *const *argv, struct error *err)
+static int run_launch(void *context, const struct options_result *result, struct error *err)
 {
-    struct launch_options given = {.node_rank = -1, .starts = 3, .pause = 5, .timeout = 600};
-    struct options_result result;
-    int rc = options_parse(table, &given, argc, argv, &result, err);
+    const struct launch_options *given = context;
 
-    if (rc == 0 && result.help) {
-        print_usage();
-    } else if (rc == 0 && result.word_count == 0 && !given.dry_run) {
-        rc = error_set_code(err, ERROR_USAGE,
-                            "no command to start; write it after --: megatron launch -- megatron "
-                            "train ...");
-    } else if (rc == 0) {
-        rc = launch(&given, result.words, result.word_count, err);
-    }
-    options_result_clear(&result);
-    return rc;
+    if (result->word_count == 0 && !given->dry_run)
+        return error_set_code(err, ERROR_USAGE,
+                              "no command to start; write it after --: megatron launch -- megatron "
+                              "train ...");
+    return launch(given, result->words, result->word_count, err);
 }
 
 const struct command command_launch = {
     .name = "launch",
     .summary = "start the ranks of a pod or machine without Slurm",
+    .usage =
+        "Usage: megatron launch [OPTION...] -- megatron train ...\n"
+        "Start the ranks of this pod or machine, one per GPU, each bound to its GPU, NICs, cores\n"
+        "and memory; end all of them when one fails, and restart from the last checkpoint.\n"
+        "Use it instead of torchrun, without Slurm and without MPI.\n",
+    .options = table,
+    .size = sizeof(struct launch_options),
+    .defaults =
+        &(const struct launch_options){.node_rank = -1, .starts = 3, .pause = 5, .timeout = 600},
     .run = run_launch,
 };

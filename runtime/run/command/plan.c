@@ -56,17 +56,6 @@ static const struct option table[] = {
 /* clang-format on */
 #undef AT
 
-static void print_help(void)
-{
-    printf("Usage: megatron plan --megatron-model NAME --node KIND --nodes N "
-           "--global-batch-size N [OPTION...] [-- OPTION OF MEGATRON TRAIN...]\n"
-           "       megatron plan --calibrate FILE.json [--node KIND] [--machines DIR] [--device "
-           "DEVICE]\n"
-           "Rank all layouts of a model on a cluster by predicted step time, with memory and cost. "
-           "Needs no GPU.\n");
-    options_print(table, stdout);
-}
-
 static void list_nodes(const struct machines *machines)
 {
     printf("%-18s %4s  %-15s %9s %9s %9s  %s\n", "node", "GPUs", "GPU", "GiB", "NVLink", "network",
@@ -113,9 +102,9 @@ static int run_mode(const struct plan_options *options, const struct options_res
     return plan_layouts(options, result, machines, err);
 }
 
-static int run_options(const struct plan_options *options, const struct options_result *result,
-                       struct error *err)
+static int run_plan(void *given, const struct options_result *result, struct error *err)
 {
+    const struct plan_options *options = given;
     struct machines *machines;
     int rc = 0;
 
@@ -134,29 +123,23 @@ static int run_options(const struct plan_options *options, const struct options_
     return rc;
 }
 
-static int run_plan(int argc, const char *const *argv, struct error *err)
-{
-    struct plan_options options = {.nodes = 1,
-                                   .top = 10,
-                                   .price = NAN,
-                                   .save_bandwidth = NAN,
-                                   .fault_hours = NAN,
-                                   .restart_minutes = 10};
-    struct options_result result;
-    int rc = options_parse(table, &options, argc, argv, &result, err);
-
-    if (rc < 0)
-        err->code = ERROR_USAGE;
-    else if (result.help)
-        print_help();
-    else
-        rc = run_options(&options, &result, err);
-    options_result_clear(&result);
-    return rc < 0 && err->code == ERROR_USAGE ? COMMAND_USAGE : rc;
-}
-
 const struct command command_plan = {
     .name = "plan",
     .summary = "rank the layouts of a model on a cluster by time, memory and cost",
+    .usage =
+        "Usage: megatron plan --megatron-model NAME --node KIND --nodes N --global-batch-size N "
+        "[OPTION...] [-- OPTION OF MEGATRON TRAIN...]\n"
+        "       megatron plan --calibrate FILE.json [--node KIND] [--machines DIR] [--device "
+        "DEVICE]\n"
+        "Rank all layouts of a model on a cluster by predicted step time, with memory and cost. "
+        "Needs no GPU.\n",
+    .options = table,
+    .size = sizeof(struct plan_options),
+    .defaults = &(const struct plan_options){.nodes = 1,
+                                             .top = 10,
+                                             .price = NAN,
+                                             .save_bandwidth = NAN,
+                                             .fault_hours = NAN,
+                                             .restart_minutes = 10},
     .run = run_plan,
 };

@@ -64,18 +64,6 @@ static const struct option table[] = {
 };
 #undef AT
 
-static void print_help(void)
-{
-    printf("Usage: megatron preflight [quick|full] [OPTION...]\n"
-           "Test all nodes of a job at once, started by srun, and name the faulty ones. The quick "
-           "form (default) "
-           "takes about\n"
-           "8 s, the full form about 30 s. Exit code: 0 no node failed, 1 the test could not run, "
-           "2 wrong usage,\n"
-           "3 a node failed.\n");
-    options_print(table, stdout);
-}
-
 /* Output -----------------------------------------------------------------------------------------
  */
 
@@ -288,38 +276,32 @@ out:
     return rc;
 }
 
-static int run_preflight(int argc, const char *const *argv, struct error *err)
+static int run_preflight(void *given, const struct options_result *result, struct error *err)
 {
-    struct settings settings = {.timeout = 20};
-    struct options_result result;
-    int rc = options_parse(table, &settings, argc, argv, &result, err);
-    bool full = false;
+    const char *form = result->word_count > 0 ? result->words[0] : "quick";
 
-    if (rc == 0 && result.help) {
-        print_help();
-        options_result_clear(&result);
-        return 0;
-    }
-    if (rc == 0 && result.word_count > 0) {
-        full = strcmp(result.words[0], "full") == 0;
-        if (result.word_count > 1)
-            rc = error_set_code(err, ERROR_USAGE,
-                                "more than one argument (%s %s); write either quick or full",
-                                result.words[0], result.words[1]);
-        else if (!full && strcmp(result.words[0], "quick") != 0)
-            rc = error_set_code(err, ERROR_USAGE, "unexpected argument %s; write quick or full",
-                                result.words[0]);
-    }
-    if (rc < 0)
-        world_say_once(0, err);
+    if (result->word_count > 1)
+        error_set_code(err, ERROR_USAGE,
+                       "more than one argument (%s %s); write either quick or full",
+                       result->words[0], result->words[1]);
+    else if (strcmp(form, "full") == 0 || strcmp(form, "quick") == 0)
+        return run(given, strcmp(form, "full") == 0, err);
     else
-        rc = run(&settings, full, err);
-    options_result_clear(&result);
-    return rc;
+        error_set_code(err, ERROR_USAGE, "unexpected argument %s; write quick or full", form);
+    return world_say_once(0, err);
 }
 
 const struct command command_preflight = {
     .name = "preflight",
     .summary = "test the nodes of a job before it starts and name the faulty ones",
+    .usage =
+        "Usage: megatron preflight [quick|full] [OPTION...]\n"
+        "Test all nodes of a job at once, started by srun, and name the faulty ones. The quick "
+        "form (default)\ntakes about 8 s, the full form about 30 s. Exit code: 0 no node failed, "
+        "1 the test could not run,\n2 wrong usage, 3 a node failed.\n",
+    .options = table,
+    .size = sizeof(struct settings),
+    .defaults = &(const struct settings){.timeout = 20},
+    .reported_once = true,
     .run = run_preflight,
 };

@@ -104,17 +104,6 @@ static const struct option table[] = {
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
 
-static void print_help(void)
-{
-    printf(
-        "Usage: megatron preprocess --input FILE... --output-prefix PREFIX [OPTION...]\n"
-        "Tokenize documents into Megatron's .bin and .idx files, using all ranks of the job step.\n"
-        "After an interruption, run the same command again: it continues where it stopped.\n");
-    options_print(table, stdout);
-    printf("\n"
-           "See megatron-preprocess(1).\n");
-}
-
 static int check_keys(const struct option_list *keys, struct error *err)
 {
     if (keys->count > PART_KEYS)
@@ -189,9 +178,6 @@ static int set_sentences(struct preprocess_options *options, const struct option
 static int check_options(const struct preprocess_options *options,
                          const struct options_result *result, struct error *err)
 {
-    if (result->word_count > 0)
-        return error_set(err, "unexpected argument %.100s; use --input to name files",
-                         result->words[0]);
     if (options->input.count == 0)
         return error_set(err, "--input is required: the files to read");
     if (!options->output_prefix || !options->output_prefix[0])
@@ -275,36 +261,36 @@ static int run(const struct preprocess_options *options, struct error *err)
     return preprocess(&config, &world, err);
 }
 
-static int run_preprocess(int argc, const char *const *argv, struct error *err)
+static int run_preprocess(void *given, const struct options_result *result, struct error *err)
 {
-    struct preprocess_options options = {.log_interval = 1000,
-                                         .max_line = 64 << 20,
-                                         .shards = 1,
-                                         .lease = 30,
-                                         .dictionary = {.multiple = 8},
-                                         .wiki = WIKI_WORDS_DEFAULT};
-    struct options_result result;
-    int rc = options_parse(table, &options, argc, argv, &result, err);
+    struct preprocess_options *options = given;
 
-    if (rc == 0 && result.help)
-        print_help();
-    if (rc == 0 && !result.help && !options_given(&result, "input-format") &&
-        !options_given(&result, "json-keys") &&
-        wiki_words_detect(options.input.items, options.input.count))
-        options.mode = RECORD_PAGE;
-    if (rc == 0 && !result.help)
-        rc = check_options(&options, &result, err) < 0 || set_fairseq(&options, &result, err) < 0 ||
-                     set_sentences(&options, &result, err) < 0
-                 ? COMMAND_USAGE
-                 : run(&options, err);
-    options_result_clear(&result);
-    free(options.input.items);
-    free(options.json_keys.items);
-    return rc;
+    if (!options_given(result, "input-format") && !options_given(result, "json-keys") &&
+        wiki_words_detect(options->input.items, options->input.count))
+        options->mode = RECORD_PAGE;
+    if (check_options(options, result, err) < 0 || set_fairseq(options, result, err) < 0 ||
+        set_sentences(options, result, err) < 0) {
+        err->code = ERROR_USAGE;
+        return -1;
+    }
+    return run(options, err);
 }
 
 const struct command command_preprocess = {
     .name = "preprocess",
     .summary = "tokenize a corpus into .bin and .idx files",
+    .usage =
+        "Usage: megatron preprocess --input FILE... --output-prefix PREFIX [OPTION...]\n"
+        "Tokenize documents into Megatron's .bin and .idx files, using all ranks of the job step.\n"
+        "After an interruption, run the same command again: it continues where it stopped.\n",
+    .options = table,
+    .size = sizeof(struct preprocess_options),
+    .defaults = &(const struct preprocess_options){.log_interval = 1000,
+                                                   .max_line = 64 << 20,
+                                                   .shards = 1,
+                                                   .lease = 30,
+                                                   .dictionary = {.multiple = 8},
+                                                   .wiki = WIKI_WORDS_DEFAULT},
+    .unexpected = "use --input to name files",
     .run = run_preprocess,
 };

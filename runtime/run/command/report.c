@@ -36,17 +36,6 @@ static const struct option table[] = {
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 
-static void print_usage(void)
-{
-    printf(
-        "Usage: megatron report DIR... -o FILE\n"
-        "       megatron report LOG... [METRICS...] -o FILE\n"
-        "Write a report of training runs as one HTML file, from the logs and metrics of each run "
-        "and\n"
-        "all its restarts. Logs of Megatron-LM work too.\n");
-    options_print(table, stdout);
-}
-
 static int write_page(const struct report_options *given, const struct options_result *result,
                       struct error *err)
 {
@@ -81,13 +70,10 @@ static int write_page(const struct report_options *given, const struct options_r
     return rc;
 }
 
-static int run(const struct report_options *given, const struct options_result *result,
-               struct error *err)
+static int run_report(void *context, const struct options_result *result, struct error *err)
 {
-    if (result->help) {
-        print_usage();
-        return 0;
-    }
+    const struct report_options *given = context;
+
     if (result->word_count == 0)
         return error_set_code(
             err, ERROR_USAGE,
@@ -100,21 +86,14 @@ static int run(const struct report_options *given, const struct options_result *
     return write_page(given, result, err);
 }
 
-static int run_report(int argc, const char *const *argv, struct error *err)
-{
-    struct report_options given = {0};
-    struct options_result result = {0};
-    int rc = options_parse(table, &given, argc, argv, &result, err);
-
-    if (rc == 0)
-        rc = run(&given, &result, err);
-    options_result_clear(&result);
-    free(given.names.items);
-    return rc;
-}
-
 const struct command command_report = {
     .name = "report",
     .summary = "write a report of training runs as one HTML file",
+    .usage = "Usage: megatron report DIR... -o FILE\n"
+             "       megatron report LOG... [METRICS...] -o FILE\n"
+             "Write a report of training runs as one HTML file, from the logs and metrics of each "
+             "run and\nall its restarts. Logs of Megatron-LM work too.\n",
+    .options = table,
+    .size = sizeof(struct report_options),
     .run = run_report,
 };

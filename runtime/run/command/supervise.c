@@ -48,16 +48,6 @@ static const struct option options[] = {
 };
 /* clang-format on */
 
-static void print_usage(void)
-{
-    printf("Usage: megatron supervise [--starts N] [--pause SECONDS] [--report FILE] --\n"
-           "           srun ... megatron train ...\n"
-           "Run a training command and restart it from its last checkpoint until training is "
-           "finished:\n"
-           "immediately after a crash, or by requeueing the job when its time limit is near.\n");
-    options_print(options, stdout);
-}
-
 /* Run a command and wait for it; returns its exit code as a shell reports it. If 'output' is not
  * negative, it becomes the command's standard output. */
 static int run_command(const char *const *words, int output, struct supervise_signals *signals,
@@ -518,28 +508,29 @@ int supervise(const struct supervise_options *given, const struct supervise_run 
     }
 }
 
-static int run_supervise(int argc, const char *const *argv, struct error *err)
+static int run_supervise(void *given, const struct options_result *result, struct error *err)
 {
-    struct supervise_options given = {.starts = 3, .pause = 15};
     const struct supervise_run run = {.start = start_command};
-    struct options_result result;
-    int rc = options_parse(options, &given, argc, argv, &result, err);
 
-    if (rc == 0 && result.help) {
-        print_usage();
-    } else if (rc == 0 && result.word_count == 0) {
-        rc = error_set_code(err, ERROR_USAGE,
-                            "no command to run; write it after --: megatron supervise -- srun ... "
-                            "megatron train ...");
-    } else if (rc == 0) {
-        rc = supervise(&given, &run, result.words, result.word_count, err);
-    }
-    options_result_clear(&result);
-    return rc;
+    if (result->word_count == 0)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "no command to run; write it after --: megatron supervise -- srun ... "
+            "megatron train ...");
+    return supervise(given, &run, result->words, result->word_count, err);
 }
 
 const struct command command_supervise = {
     .name = "supervise",
     .summary = "restart a training run from its last checkpoint until it is finished",
+    .usage =
+        "Usage: megatron supervise [--starts N] [--pause SECONDS] [--report FILE] --\n"
+        "           srun ... megatron train ...\n"
+        "Run a training command and restart it from its last checkpoint until training is "
+        "finished:\nimmediately after a crash, or by requeueing the job when its time limit is "
+        "near.\n",
+    .options = options,
+    .size = sizeof(struct supervise_options),
+    .defaults = &(const struct supervise_options){.starts = 3, .pause = 15},
     .run = run_supervise,
 };

@@ -42,7 +42,7 @@ static const struct option detokenize_options[] = {
 
 /* State shared by both commands. */
 struct session {
-    struct settings settings;
+    const struct settings *settings;
     struct tokenizer *tokenizer;
     struct encoder *encoder;
     struct token_buffer ids;
@@ -84,21 +84,21 @@ static int tokenize_text(struct session *session, const char *text, size_t lengt
     session->ids.count = 0;
     if (tokenizer_encode(session->encoder, text, length, &session->ids, err) < 0)
         return -1;
-    if (session->settings.append_eod &&
+    if (session->settings->append_eod &&
         tokenizer_append(session->encoder, tokenizer_eod(session->tokenizer), &session->ids, err) <
             0)
         return -1;
-    if (session->settings.count) {
+    if (session->settings->count) {
         printf("%zu\n", session->ids.count);
         return 0;
     }
     for (size_t i = 0; i < session->ids.count; i++) {
-        if (session->settings.pieces)
+        if (session->settings->pieces)
             print_piece(session, id_at(session, i));
         else
             printf("%s%lld", i > 0 ? " " : "", (long long)id_at(session, i));
     }
-    if (!session->settings.pieces)
+    if (!session->settings->pieces)
         printf("\n");
     return 0;
 }
@@ -139,7 +139,7 @@ static int detokenize_text(struct session *session, const char *text, size_t len
         return -1;
     if (session->text.length > 0)
         fwrite(session->text.data, 1, session->text.length, stdout);
-    if (session->settings.lines)
+    if (session->settings->lines)
         putchar('\n');
     return 0;
 }
@@ -170,8 +170,8 @@ static int for_input(struct session *session, text_function *run, struct error *
 
     if (file_read("/dev/stdin", INPUT_LIMIT, &input, err) < 0)
         return -1;
-    rc = session->settings.lines ? for_lines(session, &input, run, err)
-                                 : run(session, input.data, input.length, err);
+    rc = session->settings->lines ? for_lines(session, &input, run, err)
+                                  : run(session, input.data, input.length, err);
     file_bytes_clear(&input);
     return rc;
 }
@@ -200,7 +200,7 @@ static int run_words(struct session *session, const struct options_result *resul
     if (decode) {
         join_words(result, &joined);
         rc = detokenize_text(session, joined.data, joined.length, err);
-        if (rc == 0 && !session->settings.lines)
+        if (rc == 0 && !session->settings->lines)
             putchar('\n');
         text_buffer_clear(&joined);
         return rc;
@@ -214,10 +214,10 @@ static int open_session(struct session *session, int decode, struct error *err)
 {
     /* A small cache, because texts typed at a terminal are short. */
     errno = 0;
-    session->tokenizer = tokenizer_create(&session->settings.tokenizer, err);
+    session->tokenizer = tokenizer_create(&session->settings->tokenizer, err);
     if (!session->tokenizer)
         return file_path_error(err);
-    if (session->settings.append_eod && tokenizer_eod(session->tokenizer) < 0)
+    if (session->settings->append_eod && tokenizer_eod(session->tokenizer) < 0)
         return error_set_code(err, ERROR_USAGE,
                               "--append-eod: the vocabulary has no end-of-document token; drop it");
     if (!decode)
@@ -225,53 +225,50 @@ static int open_session(struct session *session, int decode, struct error *err)
     return decode || session->encoder ? 0 : -1;
 }
 
-static int run_either(int argc, const char *const *argv, int decode, struct error *err)
+static int run(const struct settings *settings, const struct options_result *result, int decode,
+               struct error *err)
 {
-    const struct option *table = decode ? detokenize_options : tokenize_options;
-    struct options_result result = {0};
-    struct session session = {0};
-    int rc = options_parse(table, &session.settings, argc, argv, &result, err);
+    struct session session = {.settings = settings};
+    int rc = open_session(&session, decode, err);
 
-    if (rc == 0 && result.help) {
-        printf(decode ? "Usage: megatron detokenize [OPTION...] [ID...]\n"
-                        "Print the text of token ids, given as arguments or on standard input.\n"
-                      : "Usage: megatron tokenize [OPTION...] [TEXT...]\n"
-                        "Print the token ids of texts, given as arguments or on standard input.\n");
-        options_print(table, stdout);
-    } else if (rc == 0) {
-        rc = open_session(&session, decode, err);
-        if (rc == 0)
-            rc = result.word_count > 0
-                     ? run_words(&session, &result, decode, err)
-                     : for_input(&session, decode ? detokenize_text : tokenize_text, err);
-    }
+    if (rc == 0)
+        rc = result->word_count > 0
+                 ? run_words(&session, result, decode, err)
+                 : for_input(&session, decode ? detokenize_text : tokenize_text, err);
     token_buffer_clear(&session.ids);
     text_buffer_clear(&session.text);
     free(session.numbers);
     encoder_destroy(session.encoder);
     tokenizer_destroy(session.tokenizer);
-    options_result_clear(&result);
     return rc;
 }
 
-static int run_tokenize(int argc, const char *const *argv, struct error *err)
+static int run_tokenize(void *given, const struct options_result *result, struct error *err)
 {
-    return run_either(argc, argv, 0, err);
+    return run(given, result, 0, err);
 }
 
-static int run_detokenize(int argc, const char *const *argv, struct error *err)
+static int run_detokenize(void *given, const struct options_result *result, struct error *err)
 {
-    return run_either(argc, argv, 1, err);
+    return run(given, result, 1, err);
 }
 
 const struct command command_tokenize = {
     .name = "tokenize",
     .summary = "print the token ids of a text",
+    .usage = "Usage: megatron tokenize [OPTION...] [TEXT...]\n"
+             "Print the token ids of texts, given as arguments or on standard input.\n",
+    .options = tokenize_options,
+    .size = sizeof(struct settings),
     .run = run_tokenize,
 };
 
 const struct command command_detokenize = {
     .name = "detokenize",
     .summary = "print the text of token ids",
+    .usage = "Usage: megatron detokenize [OPTION...] [ID...]\n"
+             "Print the text of token ids, given as arguments or on standard input.\n",
+    .options = detokenize_options,
+    .size = sizeof(struct settings),
     .run = run_detokenize,
 };

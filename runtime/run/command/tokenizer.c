@@ -22,8 +22,7 @@ static const struct option table[] = {
     DATA_INPUT_OPTIONS(struct tokenizer_train_options, common),
     {"output", OPTION_TEXT, DATA_AT(struct tokenizer_train_options, common, output), "DIR",
      "write the vocabulary's files to this directory", NULL, 0, 0},
-    {"overwrite", OPTION_FLAG, DATA_AT(struct tokenizer_train_options, common, overwrite), NULL,
-     "replace output that exists", NULL, 0, 0},
+    DATA_OVERWRITE_OPTION(struct tokenizer_train_options, common),
     {"Vocabulary", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"type", OPTION_CHOICE, AT(type), "TYPE",
      "bpe: byte-level BPE (default); unigram: SentencePiece; wordpiece: BERT", LEARN_TYPES, 0, 0},
@@ -53,14 +52,6 @@ static const struct option table[] = {
 
 static const char *const bert_specials[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 static const char *const gpt_specials[] = {"<|endoftext|>"};
-
-static void print_help(void)
-{
-    printf("Usage: megatron tokenizer train --input FILE... --output DIR [OPTION...]\n"
-           "Learn the vocabulary of a tokenizer from a corpus.\n");
-    options_print(table, stdout);
-    printf("\nSee megatron-tokenizer(1).\n");
-}
 
 static void choose_specials(const struct tokenizer_train_options *words,
                             struct learn_config *config)
@@ -105,9 +96,9 @@ static int check_type(const struct tokenizer_train_options *words,
                           "token for unknown words; add it");
 }
 
-static int train(struct tokenizer_train_options *words, const struct options_result *result,
-                 struct error *err)
+static int train(void *given, const struct options_result *result, struct error *err)
 {
+    struct tokenizer_train_options *words = given;
     struct learn_config config = {
         .type = (enum learn_type)words->type,
         .split = (enum learn_split)words->split,
@@ -124,41 +115,29 @@ static int train(struct tokenizer_train_options *words, const struct options_res
     if (!words->common.output || !words->common.output[0])
         return error_set_code(err, ERROR_USAGE, "--output is required: the directory to write to");
     if (check_type(words, result, err) < 0 ||
-        data_words_take(&words->common, result, "tokenizer train", &config.base, err) < 0)
+        data_words_take(&words->common, "tokenizer train", &config.base, err) < 0)
         return -1;
     choose_specials(words, &config);
     return learn_vocabulary(&config, err);
 }
 
-static int run(int argc, const char *const *argv, struct error *err)
-{
-    struct tokenizer_train_options words = {
-        .vocab_size = 32000, .min_frequency = 2, .max_words = 30000000, .split_scripts = 1};
-    struct options_result result;
-    const char *first = argc > 0 ? argv[0] : "", *verb = *first == '-' ? "" : first;
-    int rc;
-
-    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) {
-        print_help();
-        return 0;
-    }
-    if (strcmp(verb, "train") != 0)
-        return error_set_code(err, ERROR_USAGE, "%s%.100s; use train",
-                              *verb ? "unknown action " : "no action", verb);
-    data_words_init(&words.common);
-    rc = options_parse(table, &words, argc - 1, argv + 1, &result, err);
-    if (rc == 0 && result.help)
-        print_help();
-    else if (rc == 0)
-        rc = train(&words, &result, err);
-    options_result_clear(&result);
-    free(words.specials.items);
-    data_words_clear(&words.common);
-    return rc;
-}
+static const struct command command_train_tokenizer = {
+    .name = "tokenizer train",
+    .usage = "Usage: megatron tokenizer train --input FILE... --output DIR [OPTION...]\n"
+             "Learn the vocabulary of a tokenizer from a corpus.\n",
+    .options = table,
+    .size = sizeof(struct tokenizer_train_options),
+    .defaults = &(const struct tokenizer_train_options){.common = DATA_DEFAULTS,
+                                                        .vocab_size = 32000,
+                                                        .min_frequency = 2,
+                                                        .max_words = 30000000,
+                                                        .split_scripts = 1},
+    .unexpected = "use --input to name files",
+    .run = train,
+};
 
 const struct command command_tokenizer = {
     .name = "tokenizer",
     .summary = "learn a tokenizer's vocabulary from a corpus",
-    .run = run,
+    .actions = (const struct command *const[]){&command_train_tokenizer, NULL},
 };

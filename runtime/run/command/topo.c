@@ -224,8 +224,16 @@ static int read_cpus(const struct topology *topology, const char *text, struct c
     if (cpuset_overlap(cpus, &all))
         return 0;
     cpuset_format(&all, has, sizeof(has));
-    return error_set(err, "--cpus=%.100s: the node has none of these CPUs; use some of %s", text,
-                     has);
+    return error_set_code(err, ERROR_USAGE,
+                          "--cpus=%.100s: the node has none of these CPUs; use some of %s", text,
+                          has);
+}
+
+/* What cannot be placed was asked for on the command line. */
+static int usage(struct error *err)
+{
+    err->code = ERROR_USAGE;
+    return -1;
 }
 
 static int place(const struct topo_options *options, const struct topology *topology,
@@ -241,7 +249,7 @@ static int place(const struct topo_options *options, const struct topology *topo
     int rc;
 
     if (options->cpus && read_cpus(topology, options->cpus, &cpus, err) < 0)
-        return COMMAND_USAGE;
+        return -1;
     if (!options->cpus && !options->topology && cpuset_of_thread(&cpus, err) < 0)
         return -1;
     if (options->cpus || !options->topology)
@@ -250,49 +258,41 @@ static int place(const struct topo_options *options, const struct topology *topo
     if (options->gpus) {
         gpus = placement_parse_gpus("--gpus", options->gpus, topology, &request.gpu_count, err);
         if (!gpus)
-            return COMMAND_USAGE;
+            return usage(err);
         request.gpus = gpus;
     }
     if (request.tasks == 0)
         request.tasks = request.gpu_count > 0 ? request.gpu_count : 1;
     placement = placement_create(topology, &request, err);
-    rc = placement ? print_placement(options, topology, placement, err) : COMMAND_USAGE;
+    rc = placement ? print_placement(options, topology, placement, err) : usage(err);
     placement_destroy(placement);
     free(gpus);
     return rc;
 }
 
-static int run_topo(int argc, const char *const *argv, struct error *err)
+static int run_topo(void *given, const struct options_result *result, struct error *err)
 {
-    struct topo_options options = {0};
-    struct options_result result;
-    struct topology *topology = NULL;
-    int rc = options_parse(table, &options, argc, argv, &result, err);
+    const struct topo_options *options = given;
+    struct topology *topology = read_node(options, err);
+    int rc = -1;
 
-    if (rc == 0 && result.help) {
-        printf("Usage: megatron topo [OPTION...]\n"
-               "Show which GPUs, NICs and CPUs each task of a node gets, as the plugin places "
-               "them.\n");
-        options_print(table, stdout);
-    } else if (rc == 0 && result.word_count > 0) {
-        rc = error_set_code(err, ERROR_USAGE,
-                            "unexpected argument %s; use --topology to name a file",
-                            result.words[0]);
-    } else if (rc == 0) {
-        topology = read_node(&options, err);
-        rc = topology ? 0 : -1;
-        if (rc == 0 && options.save && topology_save(topology, options.save, err) < 0)
-            rc = file_path_error(err);
-        if (rc == 0)
-            rc = place(&options, topology, err);
-    }
+    (void)result;
+    if (topology && options->save && topology_save(topology, options->save, err) < 0)
+        file_path_error(err);
+    else if (topology)
+        rc = place(options, topology, err);
     topology_destroy(topology);
-    options_result_clear(&result);
     return rc;
 }
 
 const struct command command_topo = {
     .name = "topo",
     .summary = "show which GPUs, NICs and CPUs each task of a node gets",
+    .usage =
+        "Usage: megatron topo [OPTION...]\n"
+        "Show which GPUs, NICs and CPUs each task of a node gets, as the plugin places them.\n",
+    .options = table,
+    .size = sizeof(struct topo_options),
+    .unexpected = "use --topology to name a file",
     .run = run_topo,
 };

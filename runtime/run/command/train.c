@@ -25,6 +25,7 @@ static void print_help(int evaluate)
                "srun or "
                "mpirun.\n");
     options_print(arguments_table, stdout);
+    printf("\nSee megatron-%s(1).\n", evaluate ? "evaluate" : "train");
 }
 
 static void note_ignored(const struct options_result *result)
@@ -42,8 +43,9 @@ static void note_ignored(const struct options_result *result)
 /* Report wrong options once; of_node: the problem is on this node, so report it once per node. */
 static int refuse(int of_node, struct error *err)
 {
-    world_say_once(of_node, err);
-    return of_node ? -1 : COMMAND_USAGE;
+    if (!of_node)
+        err->code = ERROR_USAGE;
+    return world_say_once(of_node, err);
 }
 
 static int run(struct arguments *arguments, const struct options_result *result, struct error *err)
@@ -104,18 +106,18 @@ static int run_evaluate(int argc, const char *const *argv, struct error *err)
 {
     for (int i = 0; i < argc; i++)
         if (option_after(argv[i], "--pseudo-perplexity"))
-            return command_fill_mask.run(argc, argv, err);
+            return command_run(&command_fill_mask, argc, argv, err);
     return run_parsed(argc, argv, 1, err);
 }
 
 const struct command command_train = {
     .name = "train",
     .summary = "train a GPT, Llama, RoBERTa or BERT model",
-    .run = run_train,
+    .run_words = run_train,
 };
 
 const struct command command_evaluate = {
     .name = "evaluate",
     .summary = "compute loss and perplexity of a checkpoint",
-    .run = run_evaluate,
+    .run_words = run_evaluate,
 };

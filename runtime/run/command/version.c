@@ -38,5 +38,5 @@ static int run_version(int argc, const char *const *argv, struct error *err)
 const struct command command_version = {
     .name = "version",
     .summary = "print the version and the features of this build",
-    .run = run_version,
+    .run_words = run_version,
 };

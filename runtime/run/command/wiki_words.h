@@ -13,74 +13,28 @@ struct wiki_words {
     const char *namespaces;
 };
 
-#define WIKI_WORDS_DEFAULT                     \
-    {                                          \
-        .min_length = 1, .disambiguations = -1 \
-    }
+/* clang-format off */
+#define WIKI_WORDS_DEFAULT {.min_length = 1, .disambiguations = -1}
 
-/* Rows of an option table whose structure 'type' has a struct wiki_words called 'field'. */
-#define WIKI_OPTIONS(type, field)                                                       \
-    {"MediaWiki dumps", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},                     \
-        {"wiki-style",                                                                  \
-         OPTION_CHOICE,                                                                 \
-         offsetof(type, field.style),                                                   \
-         "STYLE",                                                                       \
-         "clean text (default), or the look of WikiExtractor 3.1.0's output",           \
-         "clean|wikiextractor",                                                         \
-         0,                                                                             \
-         0},                                                                            \
-        {"wiki-math",                                                                   \
-         OPTION_CHOICE,                                                                 \
-         offsetof(type, field.math),                                                    \
-         "HOW",                                                                         \
-         "keep the LaTeX of formulas (default) or drop it",                             \
-         "latex|drop",                                                                  \
-         0,                                                                             \
-         0},                                                                            \
-        {"wiki-tables",                                                                 \
-         OPTION_CHOICE,                                                                 \
-         offsetof(type, field.tables),                                                  \
-         "HOW",                                                                         \
-         "drop tables (default) or write a line of text per row",                       \
-         "drop|text",                                                                   \
-         0,                                                                             \
-         0},                                                                            \
-        {"wiki-no-title",                                                               \
-         OPTION_FLAG,                                                                   \
-         offsetof(type, field.no_title),                                                \
-         NULL,                                                                          \
-         "do not begin a document with the title of its page",                          \
-         NULL,                                                                          \
-         0,                                                                             \
-         0},                                                                            \
-        {"wiki-namespaces",                                                             \
-         OPTION_TEXT,                                                                   \
-         offsetof(type, field.namespaces),                                              \
-         "LIST",                                                                        \
-         "numbers of the namespaces to take (default: 0, the articles)",                \
-         NULL,                                                                          \
-         0,                                                                             \
-         0},                                                                            \
-        {"wiki-redirects",                                                              \
-         OPTION_FLAG,                                                                   \
-         offsetof(type, field.redirects),                                               \
-         NULL,                                                                          \
-         "take redirects, too",                                                         \
-         NULL,                                                                          \
-         0,                                                                             \
-         0},                                                                            \
-        {"wiki-disambiguations",                                                        \
-         OPTION_CHOICE,                                                                 \
-         offsetof(type, field.disambiguations),                                         \
-         "HOW",                                                                         \
-         "drop disambiguation pages (default of clean) or keep them",                   \
-         "drop|keep",                                                                   \
-         0,                                                                             \
-         0},                                                                            \
-    {                                                                                   \
-        "wiki-min-length", OPTION_INT, offsetof(type, field.min_length), "N",           \
-            "skip pages with fewer characters of text (default: 1)", NULL, 0, INT64_MAX \
-    }
+/* Rows of an option table whose struct 'type' has a struct wiki_words called 'field'. */
+#define WIKI_OPTIONS(type, field) \
+    {"MediaWiki dumps", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0}, \
+    {"wiki-style", OPTION_CHOICE, offsetof(type, field.style), "STYLE", \
+     "clean text (default), or the look of WikiExtractor 3.1.0's output", "clean|wikiextractor", 0, 0}, \
+    {"wiki-math", OPTION_CHOICE, offsetof(type, field.math), "HOW", \
+     "keep the LaTeX of formulas (default) or drop it", "latex|drop", 0, 0}, \
+    {"wiki-tables", OPTION_CHOICE, offsetof(type, field.tables), "HOW", \
+     "drop tables (default) or write a line of text per row", "drop|text", 0, 0}, \
+    {"wiki-no-title", OPTION_FLAG, offsetof(type, field.no_title), NULL, \
+     "do not begin a document with the title of its page", NULL, 0, 0}, \
+    {"wiki-namespaces", OPTION_TEXT, offsetof(type, field.namespaces), "LIST", \
+     "numbers of the namespaces to take (default: 0, the articles)", NULL, 0, 0}, \
+    {"wiki-redirects", OPTION_FLAG, offsetof(type, field.redirects), NULL, "take redirects, too", NULL, 0, 0}, \
+    {"wiki-disambiguations", OPTION_CHOICE, offsetof(type, field.disambiguations), "HOW", \
+     "drop disambiguation pages (default of clean) or keep them", "drop|keep", 0, 0}, \
+    {"wiki-min-length", OPTION_INT, offsetof(type, field.min_length), "N", \
+     "skip pages with fewer characters of text (default: 1)", NULL, 0, INT64_MAX}
+/* clang-format on */
 
 /* Check the words and turn them into 'options'. Returns 0 or -1. */
 int wiki_words_options(const struct wiki_words *words, struct wiki_options *options,

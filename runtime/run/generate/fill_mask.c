@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 5 };
-
 struct fill_mask {
     const struct fill_mask_options *o;
     struct origin origin;
@@ -31,14 +29,6 @@ struct fill_mask {
     struct step_state *state; /* pinned */
     char *logits;             /* pinned; (masks, vocabulary) */
 };
-
-void fill_mask_default(struct fill_mask_options *o)
-{
-    memset(o, 0, sizeof(*o));
-    generate_default(&o->base);
-    o->base.top_k = SHOWN;
-    o->mask_id = -1;
-}
 
 /* --- Texts ----------------------------------------------------------------------------------- */
 

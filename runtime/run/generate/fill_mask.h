@@ -12,8 +12,6 @@ struct fill_mask_options {
     int pseudo_perplexity;
 };
 
-void fill_mask_default(struct fill_mask_options *options);
-
 /* Print the most likely tokens of each masked position, or the pseudo-perplexity of each text.
  * Returns 0 or -1. */
 int fill_mask_run(const struct fill_mask_options *options, const struct world *world,

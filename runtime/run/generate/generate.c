@@ -30,16 +30,6 @@ struct generate {
     struct error trouble;  /* an output error during a round */
 };
 
-void generate_default(struct generate_options *o)
-{
-    memset(o, 0, sizeof(*o));
-    o->tokens = 30;
-    o->out_seq_length = o->texts = o->eod_id = o->top_k = -1;
-    o->temperature = o->top_p = NAN; /* a value that no option can have */
-    o->seed = 1234;
-    o->timeout_minutes = 10;
-}
-
 /* --- Options --------------------------------------------------------------------------------- */
 
 /* Greedy unless a sampling option is given. */

@@ -3,6 +3,8 @@
 #ifndef MEGATRON_GENERATE_H
 #define MEGATRON_GENERATE_H
 
+#include <math.h>
+
 #include "base/core/option.h"
 #include "engine/parallel/ranks.h"
 #include "data/tokenizer/tokenizer.h"
@@ -22,8 +24,12 @@ struct generate_options {
     int tokenizer_given; /* a tokenizer option was given */
 };
 
-/* Set the defaults before the options are parsed. */
-void generate_default(struct generate_options *options);
+/* The values before the options are read; NAN is one that no option can have. */
+#define GENERATE_DEFAULTS(top)                                                         \
+    {                                                                                  \
+        .tokens = 30, .out_seq_length = -1, .texts = -1, .eod_id = -1, .top_k = (top), \
+        .seed = 1234, .temperature = NAN, .top_p = NAN, .timeout_minutes = 10          \
+    }
 
 /* Write the texts to standard output on rank 0, and the throughput to standard error. Collective
  * over the world's ranks. Returns 0 or -1. */
