@@ -3,9 +3,9 @@
  * system, the process dies (KILL_HOW=kill: before the call, after: behind it) or the call fails
  * (KILL_HOW=full: with ENOSPC, if it is one that may). So every state that a crash or a full disk
  * can leave is reached, one after the other. KILL_HOW=slow: nothing fails, but it takes long to
- * remove a file; KILL_HOW=lazy: every call takes a while. KILL_HOW=direct, KILL_HOW=link and
- * KILL_HOW=both, at no call of its own: a file system that takes O_DIRECT and then refuses to read
- * and write, one that has no links, and one where nodes must not read what they write together.
+ * remove a file; KILL_HOW=lazy: every call takes a while. KILL_HOW=link and KILL_HOW=both, at no
+ * call of its own: a file system without links, and one where nodes must not read what they write
+ * together.
  * KILL_HOW=parts: it takes long to open a part, and a line tells of each file of the output that is
  * created. KILL_HOW=blind: how the launch ended cannot be seen; KILL_HOW=stale: not before one has
  * looked at the directory. KILL_HOW=sync: to bring a file of the output to disk
@@ -46,14 +46,6 @@ static int due(int *after, int fallible)
         raise(SIGKILL);
     *after = strcmp(how, "after") == 0;
     return strcmp(how, "full") == 0;
-}
-
-/* Does the file system refuse what is done with this descriptor, or a link? */
-static int refuses_direct(int fd)
-{
-    const char *how = getenv("KILL_HOW");
-
-    return how && strcmp(how, "direct") == 0 && (fcntl(fd, F_GETFL) & O_DIRECT) ? EINVAL : 0;
 }
 
 static int refuses_link(void)
@@ -177,10 +169,9 @@ static void die_if(int after)
     HOOK_UNLESS(0, type, name, fallible, parameters, arguments)
 
 HOOK(ssize_t, writev, 1, (int fd, const struct iovec *parts, int count), (fd, parts, count))
-HOOK_UNLESS(refuses_direct(fd), ssize_t, pwrite, 1,
-            (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
-HOOK_UNLESS(refuses_direct(fd), ssize_t, pwrite64, 1,
-            (int fd, const void *data, size_t size, off64_t at), (fd, data, size, at))
+HOOK(ssize_t, pwrite, 1, (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
+HOOK(ssize_t, pwrite64, 1, (int fd, const void *data, size_t size, off64_t at),
+     (fd, data, size, at))
 HOOK_UNLESS(wait_before_rename(from), int, rename, 1, (const char *from, const char *to),
             (from, to))
 HOOK_UNLESS(refuses_link(), int, link, 1, (const char *from, const char *to), (from, to))
@@ -190,15 +181,6 @@ HOOK(int, mkdir, 1, (const char *path, mode_t mode), (path, mode))
 HOOK_UNLESS(wait_for_others(fd), int, fsync, 1, (int fd), (fd))
 HOOK(int, ftruncate, 1, (int fd, off_t size), (fd, size))
 HOOK(int, ftruncate64, 1, (int fd, off64_t size), (fd, size))
-
-#define READ_HOOK(name, offset)                              \
-    ssize_t name(int fd, void *data, size_t size, offset at) \
-    {                                                        \
-        errno = refuses_direct(fd);                          \
-        return errno ? -1 : NEXT(name)(fd, data, size, at);  \
-    }
-READ_HOOK(pread, off_t)
-READ_HOOK(pread64, off64_t)
 
 #define OPEN_HOOK(name)                         \
     int name(const char *path, int flags, ...)  \

@@ -2,11 +2,9 @@
 #include "config.h"
 #include "assemble.h"
 #include "data/jobs/bytes.h"
-#include "columns.h"
 #include "data/dataset/data_identity.h"
 #include "lib/file.h"
 #include "base/core/storage.h"
-#include "front.h"
 #include "data/dataset/idx_format.h"
 #include "base/core/xmalloc.h"
 
@@ -230,11 +228,8 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
                      struct error *err)
 {
     int64_t size = size_of(assembly, shard, key, kind);
-    struct stat status;
     char path[DISK_PATH];
 
-    if (fstat(fd, &status) == 0 && kind == BIN && status.st_size == size)
-        return 0;
     if (draft_path(assembly, shard, key, kind, path, err) < 0)
         return -1;
     /* Where the file system can reserve space, a full disk is detected here, before anything is
@@ -246,22 +241,6 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
     if (ftruncate(fd, size) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     return kind == IDX ? write_header(assembly, shard, key, fd, err) : 0;
-}
-
-/* The file of the front becomes the output. It also keeps its own name, for another layout, in case
- * this rank is killed before the layout is written. On file systems without links it is renamed. */
-static int take_front(struct assembly *assembly, size_t key, struct error *err)
-{
-    char front[DISK_PATH], draft[DISK_PATH];
-
-    if (front_path(assembly->work, key, front, err) < 0 ||
-        draft_path(assembly, 0, key, BIN, draft, err) < 0)
-        return -1;
-    if (link(front, draft) == 0 || errno == ENOENT)
-        return 0;
-    if (errno == ENOSPC || errno == EDQUOT || rename(front, draft) < 0)
-        return error_set_errno(err, errno, "cannot create %s", draft);
-    return 0;
 }
 
 static int create_file(struct assembly *assembly, size_t shard, size_t key, int kind,
@@ -292,9 +271,6 @@ static int create_identity(const struct assembly *assembly, size_t shard, size_t
 
 int assembly_create(struct assembly *assembly, struct board *claim, struct error *err)
 {
-    for (size_t k = 0; k < assembly->layout->keys; k++)
-        if (take_front(assembly, k, err) < 0)
-            return -1;
     for (size_t s = 0; s < assembly->layout->shards; s++)
         for (size_t k = 0; k < assembly->layout->keys; k++) {
             board_touch_often(assembly->work, claim, 0);
@@ -306,61 +282,90 @@ int assembly_create(struct assembly *assembly, struct board *claim, struct error
     return 0;
 }
 
-static int write_columns(struct assembly *assembly, const struct columns *columns, int bin, int idx,
+/* One key's data of a block that goes to one shard: tokens, and the arrays for the .idx file. */
+struct stretch {
+    size_t shard, key;
+    const unsigned char *tokens;
+    int64_t token_count, sequence_count, document_count;
+    struct position begin; /* only documents and this key's counts are used */
+    int32_t *lengths;
+    int64_t *pointers, *documents;
+    size_t capacity; /* of the arrays, in entries */
+};
+
+static void reserve_entries(struct stretch *stretch, size_t count)
+{
+    if (count <= stretch->capacity)
+        return;
+    count += count / 2;
+    stretch->lengths = xrealloc(stretch->lengths, count, sizeof(*stretch->lengths));
+    stretch->pointers = xrealloc(stretch->pointers, count, sizeof(*stretch->pointers));
+    stretch->documents = xrealloc(stretch->documents, count, sizeof(*stretch->documents));
+    stretch->capacity = count;
+}
+
+/* Append an entry, and advance 'position' past it. */
+static void add_entry(struct stretch *stretch, int32_t entry, const struct position *cut,
+                      size_t id_size, struct position *position)
+{
+    size_t key = stretch->key;
+
+    if (ENTRY_TOKENS(entry) > 0) {
+        stretch->lengths[stretch->sequence_count] = ENTRY_TOKENS(entry);
+        stretch->pointers[stretch->sequence_count++] =
+            (position->tokens[key] - cut->tokens[key]) * (int64_t)id_size;
+        position->tokens[key] += ENTRY_TOKENS(entry);
+        position->sequences[key]++;
+    }
+    if (entry & ENTRY_LAST) {
+        stretch->documents[stretch->document_count++] =
+            position->sequences[key] - cut->sequences[key];
+        position->documents++;
+    }
+}
+
+static int write_at(struct assembly *assembly, const struct stretch *stretch, int kind,
+                    const void *data, size_t size, int64_t at, struct error *err)
+{
+    int fd = file_of(assembly, stretch->shard, stretch->key, kind, err), rc = -1;
+    char path[DISK_PATH];
+
+    if (fd < 0)
+        return -1;
+    if (draft_path(assembly, stretch->shard, stretch->key, kind, path, err) == 0)
+        rc = disk_pwrite(fd, data, size, at, path, err);
+    release_file(assembly, stretch->shard, stretch->key, kind);
+    return rc;
+}
+
+static int write_stretch(struct assembly *assembly, const struct stretch *stretch,
                          struct error *err)
 {
-    const struct stretch *stretch = &columns->stretch;
     const struct output_layout *layout = assembly->layout;
     const struct position *cut = &layout->cuts[stretch->shard];
     int64_t sequences = sequences_in(layout, stretch->shard, stretch->key);
     int64_t sequence = stretch->begin.sequences[stretch->key] - cut->sequences[stretch->key];
-    int64_t pointers_at = header_size(assembly) + sequences * IDX_LENGTH_SIZE;
-    int64_t documents_at = pointers_at + sequences * IDX_POINTER_SIZE;
+    int64_t document = stretch->begin.documents - cut->documents + 1;
     int64_t token = stretch->begin.tokens[stretch->key] - cut->tokens[stretch->key];
-    char path[DISK_PATH];
+    int64_t lengths_at = header_size(assembly);
+    int64_t pointers_at = lengths_at + sequences * IDX_LENGTH_SIZE;
+    int64_t documents_at = pointers_at + sequences * IDX_POINTER_SIZE;
 
-    if (draft_path(assembly, stretch->shard, stretch->key, BIN, path, err) < 0)
-        return -1;
-    if ((stretch->tokens &&
-         disk_pwrite(bin, stretch->tokens, (size_t)stretch->token_count * layout->id_size,
-                     token * (int64_t)layout->id_size, path, err) < 0) ||
-        draft_path(assembly, stretch->shard, stretch->key, IDX, path, err) < 0)
-        return -1;
-    if (disk_pwrite(idx, columns->lengths, (size_t)stretch->sequence_count * IDX_LENGTH_SIZE,
-                    header_size(assembly) + sequence * IDX_LENGTH_SIZE, path, err) < 0)
-        return -1;
-    if (disk_pwrite(idx, columns->pointers, (size_t)stretch->sequence_count * IDX_POINTER_SIZE,
-                    pointers_at + sequence * IDX_POINTER_SIZE, path, err) < 0)
+    if (write_at(assembly, stretch, BIN, stretch->tokens,
+                 (size_t)stretch->token_count * layout->id_size, token * (int64_t)layout->id_size,
+                 err) < 0 ||
+        write_at(assembly, stretch, IDX, stretch->lengths,
+                 (size_t)stretch->sequence_count * IDX_LENGTH_SIZE,
+                 lengths_at + sequence * IDX_LENGTH_SIZE, err) < 0 ||
+        write_at(assembly, stretch, IDX, stretch->pointers,
+                 (size_t)stretch->sequence_count * IDX_POINTER_SIZE,
+                 pointers_at + sequence * IDX_POINTER_SIZE, err) < 0)
         return -1;
     if (assembly->config->fairseq)
         return 0;
-    return disk_pwrite(idx, columns->documents, (size_t)stretch->document_count * IDX_DOCUMENT_SIZE,
-                       documents_at +
-                           (stretch->begin.documents - cut->documents + 1) * IDX_DOCUMENT_SIZE,
-                       path, err);
-}
-
-/* Entries to collect before a stretch without tokens is written. */
-enum { ENTRIES_AT_ONCE = 65536 };
-
-/* Write a stretch, and begin another one. */
-static int write_stretch(struct assembly *assembly, struct columns *columns, struct error *err)
-{
-    const struct stretch *stretch = &columns->stretch;
-    int bin, idx, rc = -1;
-
-    if (columns->count == 0)
-        return 0;
-    bin = file_of(assembly, stretch->shard, stretch->key, BIN, err);
-    idx = bin < 0 ? -1 : file_of(assembly, stretch->shard, stretch->key, IDX, err);
-    if (idx >= 0)
-        rc = write_columns(assembly, columns, bin, idx, err);
-    if (bin >= 0)
-        release_file(assembly, stretch->shard, stretch->key, BIN);
-    if (idx >= 0)
-        release_file(assembly, stretch->shard, stretch->key, IDX);
-    columns->count = 0;
-    return rc;
+    return write_at(assembly, stretch, IDX, stretch->documents,
+                    (size_t)stretch->document_count * IDX_DOCUMENT_SIZE,
+                    documents_at + document * IDX_DOCUMENT_SIZE, err);
 }
 
 static size_t shard_of(const struct output_layout *layout, int64_t document)
@@ -372,122 +377,57 @@ static size_t shard_of(const struct output_layout *layout, int64_t document)
     return shard;
 }
 
-/* Copy one key of a block, and advance 'position' to its end. If the tokens are already in
- * position, the entries may wait in 'columns'. */
+/* Copy one key of a block, and advance 'position' to its end. */
 static int copy_key(struct assembly *assembly, size_t key, const struct part_key *data,
-                    struct position *position, struct columns *columns, struct error *err)
+                    struct position *position, struct stretch *stretch, struct error *err)
 {
     const struct output_layout *layout = assembly->layout;
-    const unsigned char *tokens = data->tokens;
-    size_t at = 0;
 
-    columns_reserve(columns, data->entry_count);
-    while (at < data->entry_count) {
-        size_t shard = shard_of(layout, position->documents);
-        const struct position *cut = &layout->cuts[shard];
-        struct stretch *stretch = &columns->stretch;
+    reserve_entries(stretch, data->entry_count);
+    stretch->key = key;
+    stretch->tokens = data->tokens;
+    for (size_t at = 0; at < data->entry_count;) {
+        const struct position *cut;
 
-        if (shard == layout->shards)
+        stretch->shard = shard_of(layout, position->documents);
+        cut = &layout->cuts[stretch->shard];
+        if (stretch->shard == layout->shards)
             break; /* beyond the maximum number of documents */
-        if (columns->count > 0 && stretch->shard != shard &&
-            write_stretch(assembly, columns, err) < 0)
-            return -1;
-        if (columns->count == 0)
-            *stretch =
-                (struct stretch){.shard = shard, .key = key, .tokens = tokens, .begin = *position};
+        stretch->begin = *position;
+        stretch->sequence_count = stretch->document_count = 0;
         while (at < data->entry_count && position->documents < cut[1].documents)
-            columns_add(columns, data->entries[at++], cut, layout->id_size, position);
+            add_entry(stretch, data->entries[at++], cut, layout->id_size, position);
         stretch->token_count = position->tokens[key] - stretch->begin.tokens[key];
-        if (tokens)
-            tokens += (size_t)stretch->token_count * layout->id_size;
-        if ((tokens || columns->count >= ENTRIES_AT_ONCE) &&
-            write_stretch(assembly, columns, err) < 0)
+        if (write_stretch(assembly, stretch, err) < 0)
             return -1;
+        stretch->tokens += (size_t)stretch->token_count * layout->id_size;
     }
     return 0;
 }
 
-/* Update a checksum with the tokens of one key of a block, which are in the output. */
-static int sum_tokens(struct assembly *assembly, size_t key, const struct part_key *data,
-                      int64_t token, uint64_t *sum, struct error *err)
-{
-    size_t size = data->token_count * assembly->layout->id_size;
-    unsigned char *tokens;
-    char path[DISK_PATH];
-    int fd, rc;
-
-    if (draft_path(assembly, 0, key, BIN, path, err) < 0)
-        return -1;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot open %s", path);
-    tokens = xmalloc(size + 1);
-    rc = disk_pread(fd, tokens, size, token * (int64_t)assembly->layout->id_size, path, err);
-    close(fd);
-    if (rc == 0)
-        *sum = checksum_seeded(tokens, size, *sum);
-    free(tokens);
-    return rc;
-}
-
-/* An earlier launch wrote the tokens of a chunk to their position, but its node may have crashed
- * before they were on disk: verify them. Returns 0, 1 if they are damaged, or -1. */
-static int check_tokens(struct assembly *assembly, size_t chunk, struct part_reader *part,
-                        struct error *err)
-{
-    const uint64_t *wanted = part_direct(part);
-    struct position position = assembly->layout->begins[chunk];
-    struct part_key keys[PART_KEYS];
-    uint64_t sums[PART_KEYS] = {0};
-    int torn, rc;
-
-    while ((rc = part_next(part, keys, &torn, err)) > 0)
-        for (size_t k = 0; k < assembly->layout->keys; k++) {
-            rc = sum_tokens(assembly, k, &keys[k], position.tokens[k], &sums[k], err);
-            if (rc != 0)
-                return rc;
-            position.tokens[k] += (int64_t)keys[k].token_count;
-        }
-    if (rc < 0)
-        return torn ? 1 : -1;
-    part_rewind(part);
-    return memcmp(sums, wanted, assembly->layout->keys * sizeof(sums[0])) != 0;
-}
-
 /* Copy the blocks of a part. Returns 0, or -1 (also if it is torn). */
-static int copy_keys(struct assembly *assembly, struct part_reader *part, struct position *position,
-                     struct columns *columns, int *torn, struct error *err)
-{
-    size_t keys = assembly->layout->keys;
-    struct part_key data[PART_KEYS];
-    int rc;
-
-    while ((rc = part_next(part, data, torn, err)) > 0) {
-        int64_t documents = position->documents;
-
-        for (size_t k = 0; k < keys; k++) {
-            position->documents = documents;
-            if (copy_key(assembly, k, &data[k], position, &columns[k], err) < 0)
-                return -1;
-        }
-    }
-    for (size_t k = 0; k < keys && rc == 0; k++)
-        rc = write_stretch(assembly, &columns[k], err);
-    return rc;
-}
-
 static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_reader *part, int *torn,
                        struct error *err)
 {
     const struct output_layout *layout = assembly->layout;
-    struct columns *columns = xcalloc(layout->keys, sizeof(*columns));
     struct position position = layout->begins[chunk], end = layout->begins[chunk + 1];
+    struct part_key data[PART_KEYS];
+    struct stretch stretch = {0};
     int rc;
 
-    rc = copy_keys(assembly, part, &position, columns, torn, err);
-    for (size_t k = 0; k < layout->keys; k++)
-        columns_clear(&columns[k]);
-    free(columns);
+    while ((rc = part_next(part, data, torn, err)) > 0) {
+        int64_t documents = position.documents;
+
+        for (size_t k = 0; k < layout->keys && rc > 0; k++) {
+            position.documents = documents;
+            rc = copy_key(assembly, k, &data[k], &position, &stretch, err) < 0 ? -1 : 1;
+        }
+        if (rc < 0)
+            break;
+    }
+    free(stretch.lengths);
+    free(stretch.pointers);
+    free(stretch.documents);
     if (rc == 0 && position.documents < end.documents &&
         position.documents < layout->cuts[layout->shards].documents)
         return error_set(
@@ -506,13 +446,7 @@ int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err)
     struct part_reader *part = output_layout_open_part(assembly->work, assembly->parts, chunk,
                                                        layout->keys, layout->id_size, &torn, err);
 
-    if (part && part_direct(part) && !job->made) {
-        rc = check_tokens(assembly, chunk, part, err);
-        torn = rc > 0;
-    } else if (part) {
-        rc = 0;
-    }
-    if (part && rc == 0)
+    if (part)
         rc = copy_blocks(assembly, chunk, part, &torn, err);
     part_close(part);
     if (!torn)

@@ -21,16 +21,7 @@ static const double touch_seconds = 2;
 enum { FAULTS_MET = 20 };
 static const int64_t reread_limit = 256 << 20, reread_packed_limit = 8 << 20;
 
-/* Are all its files uncompressed, so that a block can be read immediately? */
-static bool is_quick(const struct input_plan *plan, size_t number)
-{
-    for (size_t i = plan->chunks[number]; i < plan->chunks[number + 1]; i++)
-        if (plan->files.items[plan->segments[i].file].codec != CODEC_PLAIN)
-            return false;
-    return true;
-}
-
-struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struct error *err)
+struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err)
 {
     const struct input_plan *plan = encode->plan;
     struct chunk *chunk = xcalloc(1, sizeof(*chunk));
@@ -40,9 +31,6 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
 
     pthread_mutex_init(&chunk->write_lock, NULL);
     chunk->number = number;
-    chunk->direct = direct;
-    chunk->shared = direct && is_quick(plan, number);
-    chunk->placed = !direct;
     chunk->touched = clock_now();
     for (size_t i = first; i < first + count && plan->files.count <= INPUT_PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
@@ -55,7 +43,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
                              BLOCK_SIZE, (size_t)encode->config->max_line);
     chunk->lines = xcalloc(count + 1, sizeof(*chunk->lines));
     chunk->part = part_create(chunk->draft, plan->identity, number, encode->config->key_count,
-                              tokenizer_id_size(encode->tokenizer), direct, err);
+                              tokenizer_id_size(encode->tokenizer), err);
     if (!chunk->part)
         goto fail;
     return chunk;
@@ -157,17 +145,6 @@ static const char *first_path(const struct input_plan *plan, size_t chunk)
     return plan->files.items[plan->segments[plan->chunks[chunk]].file].path;
 }
 
-static int write_tokens(struct encode *encode, struct chunk *chunk, const struct block *block,
-                        struct error *err)
-{
-    for (size_t k = 0; chunk->direct && k < encode->config->key_count; k++)
-        if (front_write(encode->front, k,
-                        encode->front->position.tokens[k] + chunk->totals.tokens[k],
-                        &block->data.tokens[k], err) < 0)
-            return -1;
-    return part_append(chunk->part, &block->data, err);
-}
-
 /* With a maximum number of documents, drop the faults after the last one. */
 static int drop_beyond(struct encode *encode, const struct chunk *chunk, struct block *block,
                        struct error *err)
@@ -208,7 +185,8 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         chunk->next_write++;
         return 0;
     }
-    if (drop_beyond(encode, chunk, block, err) < 0 || write_tokens(encode, chunk, block, err) < 0)
+    if (drop_beyond(encode, chunk, block, err) < 0 ||
+        part_append(chunk->part, &block->data, err) < 0)
         return -1;
     if (totals->documents == 0)
         totals->leading += block->leading;
@@ -256,7 +234,7 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
     }
     /* The writing thread also writes blocks that arrive in the meantime; the other threads continue
      * encoding. */
-    while (rc == 0 && !chunk->writing && chunk->placed && chunk->waiting &&
+    while (rc == 0 && !chunk->writing && chunk->waiting &&
            chunk->waiting->number == chunk->next_write) {
         block = chunk->waiting;
         chunk->waiting = block->next;

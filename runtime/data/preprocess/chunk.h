@@ -17,9 +17,6 @@ struct chunk {
     size_t users;      /* threads that work on it */
     int64_t next_read; /* number of the next block to read */
     _Atomic int64_t next_write;
-    int direct;            /* at the front: its tokens go straight to the output (front.h) */
-    int shared;            /* reading is fast: several threads may work on it */
-    _Atomic int placed;    /* its position is known: encoded blocks may be written */
     int writing;           /* a thread is writing a block */
     _Atomic int full;      /* has reached the maximum number of documents */
     int64_t *lines;        /* lines of each segment */
@@ -33,9 +30,7 @@ struct chunk {
     struct chunk *next;
 };
 
-/* Open a chunk. 'direct': it is at the front, because all chunks before it are done, or will be
- * without reading another block. */
-struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struct error *err);
+struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err);
 void chunk_abandon(struct chunk *chunk);
 
 /* Write an encoded block, or NULL, to the part when its predecessors are written, and then the

@@ -14,8 +14,6 @@
 static const size_t memory_limit = (size_t)192 << 20;
 /* Limits on the encoder caches of all threads together and of each. */
 static const size_t caches_limit = (size_t)256 << 20, cache_limit = (size_t)24 << 20;
-/* Limit on the threads that share one chunk at the front: they read and write one at a time. */
-enum { SHARING_THREADS = 8 };
 
 struct worker {
     struct encode *encode;
@@ -41,10 +39,6 @@ struct encode_pool {
     struct chunk *chunks; /* open chunks */
     size_t memory;        /* approximate memory of the readers */
     size_t opening;       /* threads that are opening or closing a chunk */
-    size_t fronting;      /* open or closing chunks at the front, in order */
-    size_t behind;        /* the number of the next chunk at the front */
-    struct chunk *newest; /* the last chunk at the front, if it is open */
-    int starting;         /* a thread is opening a chunk that may be at the front */
     size_t held;          /* memory of blocks with long lines */
     size_t reading;       /* threads that are reading a block */
     size_t expected;      /* expected memory of the next block; 0: no long lines */
@@ -67,8 +61,7 @@ static int fail(struct encode_pool *pool, const struct error *err)
     return -1;
 }
 
-/* One block is always admitted. It completes without other threads, because a chunk that waits for
- * its position is opened only when the previous one has been read to its end (is_direct). */
+/* One block is always admitted, and completes without other threads. */
 static bool has_room(const struct encode_pool *pool)
 {
     return (pool->held == 0 && pool->reading == 0) ||
@@ -123,17 +116,6 @@ static void free_blocks(struct encode_pool *pool, struct block *freed, size_t ke
     }
 }
 
-/* With the lock held: will the position of the chunk be known as soon as the blocks in flight are
- * written? Then it is at the front. */
-static bool is_direct(const struct encode *encode, size_t number)
-{
-    const struct encode_pool *pool = encode->pool;
-
-    if (pool->fronting > 0)
-        return number == pool->behind && (!pool->newest || pool->newest->input_done);
-    return front_at(encode->front, number);
-}
-
 /* Open another chunk. Called with the lock held, and returns with it. Returns the chunk, or
  * NULL. */
 static struct chunk *open_another(struct worker *worker)
@@ -143,11 +125,10 @@ static struct chunk *open_another(struct worker *worker)
     const size_t *first = pool->first;
     struct chunk *chunk = NULL;
     size_t number = 0;
-    int rc = 1, direct = 0;
+    int rc = 1;
 
     pool->first = NULL;
     pool->opening++;
-    pool->starting = encode->front->open;
     pthread_mutex_unlock(&pool->lock);
     if (first)
         number = *first;
@@ -156,28 +137,15 @@ static struct chunk *open_another(struct worker *worker)
         rc = -1;
     else
         rc = board_claim(encode->work, encode->board, &number, &worker->err);
-    if (rc > 0) {
-        pthread_mutex_lock(&pool->lock);
-        direct = is_direct(encode, number);
-        if (direct) {
-            pool->fronting++;
-            pool->behind = number + 1;
-        }
-        pthread_mutex_unlock(&pool->lock);
-        chunk = chunk_open(encode, number, direct, &worker->err);
-    }
+    if (rc > 0)
+        chunk = chunk_open(encode, number, &worker->err);
     if (rc < 0 || (rc > 0 && !chunk))
         fail(pool, &worker->err);
     pthread_mutex_lock(&pool->lock);
     pool->opening--;
-    pool->starting = 0;
     if (chunk) {
         chunk->next = pool->chunks;
         pool->chunks = chunk;
-        if (direct) {
-            chunk->placed = front_at(encode->front, number);
-            pool->newest = chunk;
-        }
     } else {
         pool->no_more = 1;
     }
@@ -192,20 +160,6 @@ static int enough(const struct encode *encode)
            board_prefix(encode->board, encode->config->max_documents) > 0;
 }
 
-/* With the lock held: a chunk at the front that more threads can share. */
-static struct chunk *find_shared(const struct encode *encode)
-{
-    const struct encode_pool *pool = encode->pool;
-    struct chunk *chunk = pool->newest;
-    size_t mates = 0;
-
-    if (!chunk || !chunk->shared || chunk->input_done)
-        return NULL;
-    for (size_t i = 0; i < encode->threads; i++)
-        mates += pool->workers[i].mine == chunk;
-    return mates < SHARING_THREADS ? chunk : NULL;
-}
-
 /* Choose the chunk to read from: the thread's own, a new one, or any. Called with the lock held,
  * and returns with it. Returns NULL when nothing is left to do. */
 static struct chunk *choose(struct worker *worker)
@@ -218,12 +172,7 @@ static struct chunk *choose(struct worker *worker)
 
         if (worker->mine && can_read(pool, worker->mine))
             return worker->mine;
-        if (!worker->mine || worker->mine->input_done) {
-            worker->mine = find_shared(encode);
-            if (worker->mine)
-                continue;
-        }
-        if (!worker->mine && !pool->no_more && !pool->starting &&
+        if ((!worker->mine || worker->mine->input_done) && !pool->no_more &&
             (pool->memory < memory_limit || !pool->chunks) && !enough(encode)) {
             worker->mine = open_another(worker);
             continue;
@@ -248,8 +197,6 @@ static void forget_chunk(struct encode_pool *pool, struct chunk *chunk)
     for (size_t i = 0; i < pool->workers[0].encode->threads; i++)
         if (pool->workers[i].mine == chunk)
             pool->workers[i].mine = NULL;
-    if (pool->newest == chunk)
-        pool->newest = NULL;
 }
 
 /* Report the faults of the chunk's files. In strict mode they are errors: returns -1. */
@@ -390,19 +337,17 @@ static int end_chunk(struct worker *worker, struct chunk *chunk)
     return 0;
 }
 
-/* With the lock held: release a chunk, and close it if it is complete. Returns the chunk that is to
- * be written next, now owned by this thread, or NULL. In strict mode a chunk whose file has a fault
- * stays incomplete, although all of it is written: another run would take it for faultless. */
-static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
+/* With the lock held: release a chunk, and close it if it is complete. In strict mode a chunk whose
+ * file has a fault stays incomplete, although all of it is written: another run would take it for
+ * faultless. */
+static void leave_chunk(struct worker *worker, struct chunk *chunk)
 {
     struct encode *encode = worker->encode;
     struct encode_pool *pool = encode->pool;
-    size_t number = chunk->number, direct = chunk->direct;
 
-    if (--chunk->users > 0 || !chunk->input_done || !chunk->placed ||
-        chunk->next_write != chunk->next_read || !is_needed(pool, chunk) || pool->failed ||
-        encode->stop)
-        return NULL;
+    if (--chunk->users > 0 || !chunk->input_done || chunk->next_write != chunk->next_read ||
+        !is_needed(pool, chunk) || pool->failed || encode->stop)
+        return;
     forget_chunk(pool, chunk);
     pool->memory -= record_reader_memory(chunk->reader);
     pool->opening++;
@@ -411,39 +356,7 @@ static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
         fail(pool, &worker->err);
     pthread_mutex_lock(&pool->lock);
     pool->opening--;
-    pthread_cond_broadcast(&pool->changed); /* takes effect when the lock is released */
-    if (pool->failed)
-        return NULL;
-    if (front_pass(encode->front, number, &worker->err) < 0) {
-        pool->err = worker->err;
-        pool->failed = 1;
-        return NULL;
-    }
-    pool->fronting -= direct;
-    for (chunk = pool->chunks; chunk; chunk = chunk->next)
-        if (!chunk->placed && front_at(encode->front, chunk->number)) {
-            chunk->placed = 1;
-            chunk->users++;
-            break;
-        }
-    return chunk;
-}
-
-/* With the lock held: release a chunk, and write what waited for it. */
-static void leave_chunks(struct worker *worker, struct chunk *chunk)
-{
-    struct encode *encode = worker->encode;
-    struct encode_pool *pool = encode->pool;
-
-    while ((chunk = leave_chunk(worker, chunk))) {
-        struct block *freed = NULL;
-
-        pthread_mutex_unlock(&pool->lock);
-        if (chunk_commit(encode, chunk, NULL, &freed, &worker->err) < 0)
-            fail(pool, &worker->err);
-        pthread_mutex_lock(&pool->lock);
-        free_blocks(pool, freed, encode->config->key_count);
-    }
+    pthread_cond_broadcast(&pool->changed);
 }
 
 /* Worker thread. Failures are kept in the pool, because threads wait for each other. */
@@ -480,7 +393,7 @@ static int work(void *context, int64_t thread, struct error *err)
             }
         }
         free_blocks(pool, freed, encode->config->key_count);
-        leave_chunks(worker, chunk);
+        leave_chunk(worker, chunk);
         if (pool->fault.chunk != SIZE_MAX)
             drop_unneeded(pool, encode->config->key_count);
         pthread_cond_broadcast(&pool->changed);
@@ -567,9 +480,6 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
     /* Assume lines of the maximum length until the first blocks have been read. */
     pool->expected = (size_t)encode->config->max_line;
     pool->free = NULL;
-    pool->newest = NULL;
-    pool->fronting = 0;
-    pool->starting = 0;
     for (size_t i = 0; i < pool->block_count; i++) {
         pool->blocks[i].held = 0;
         pool->blocks[i].next = NULL;

@@ -13,7 +13,6 @@
 #include "data/jobs/input_plan.h"
 #include "preprocess.h"
 #include "data/jobs/board.h"
-#include "front.h"
 #include "data/jobs/work.h"
 
 /* Counts of this rank for the progress report. */
@@ -27,7 +26,6 @@ struct encode {
     const struct input_plan *plan;
     struct work *work;
     struct board *board;
-    struct front *front;
     const struct tokenizer *tokenizer;
     const struct punkt *punkt; /* NULL: texts are not split into sentences */
     size_t threads;

@@ -121,7 +121,7 @@ static int put_identity(struct bytes *bytes, const struct input_plan *plan,
 }
 
 int plan_make(struct input_plan *plan, const struct preprocess_config *config,
-                    const struct tokenizer *tokenizer, struct error *err)
+              const struct tokenizer *tokenizer, struct error *err)
 {
     struct bytes bytes = {0};
     int64_t target;

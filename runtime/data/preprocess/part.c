@@ -19,11 +19,8 @@
 #define END_MAGIC   0x31444e4554524150ull
 /* An upper bound for blocks, which bounds what a torn file may claim. */
 #define PAYLOAD_LIMIT ((uint64_t)1 << 34)
-#define PENDING_LIMIT ((size_t)256 << 10)
-/* The position of the first block, after magic, identity and chunk. Up to this many bytes of blocks
- * are read at once. */
-#define BLOCKS_AT  ((int64_t)sizeof(uint64_t[3]))
-#define LOAD_LIMIT ((int64_t)1 << 20)
+/* The position of the first block, after magic, identity and chunk. */
+#define BLOCKS_AT ((int64_t)sizeof(uint64_t[3]))
 
 struct block_header {
     uint64_t magic, payload, checksum;
@@ -34,23 +31,19 @@ struct key_header {
 };
 
 struct part_writer {
-    int fd, direct;
+    int fd;
     size_t keys, id_size;
-    uint64_t sums[PART_KEYS]; /* 'direct': checksums of the tokens */
-    struct bytes pending;     /* 'direct': small blocks, to be written together */
     char path[DISK_PATH];
 };
 
 struct part_reader {
-    int fd, direct;
-    uint64_t sums[PART_KEYS];
+    int fd;
     size_t keys, id_size, segments;
     int64_t at, end; /* offsets of the next block and of the end of all blocks */
     struct part_totals totals;
     int64_t *lines;
     unsigned char *payload;
     size_t capacity;
-    unsigned char *blocks; /* all of them, if they are small */
     char path[DISK_PATH];
 };
 
@@ -122,7 +115,7 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
 }
 
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
-                                size_t id_size, int direct, struct error *err)
+                                size_t id_size, struct error *err)
 {
     struct part_writer *writer = xcalloc(1, sizeof(*writer));
     uint64_t header[3] = {PART_MAGIC, identity, chunk};
@@ -130,7 +123,6 @@ struct part_writer *part_create(const char *path, uint64_t identity, uint64_t ch
 
     writer->keys = keys;
     writer->id_size = id_size;
-    writer->direct = direct;
     memcpy(writer->path, path, strlen(path) + 1);
     writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer->fd < 0) {
@@ -151,25 +143,6 @@ static size_t padded(size_t size)
     return (size + 7) & ~(size_t)7;
 }
 
-static int write_pending(struct part_writer *writer, struct error *err)
-{
-    struct iovec all = {writer->pending.data, writer->pending.size};
-
-    writer->pending.size = 0;
-    return disk_writev(writer->fd, &all, 1, writer->path, err);
-}
-
-/* Write a block, or collect small ones. */
-static int write_block(struct part_writer *writer, struct iovec *parts, int count,
-                       struct error *err)
-{
-    if (!writer->direct)
-        return disk_writev(writer->fd, parts, count, writer->path, err);
-    for (int i = 0; i < count; i++)
-        bytes_put(&writer->pending, parts[i].iov_base, parts[i].iov_len);
-    return writer->pending.size < PENDING_LIMIT ? 0 : write_pending(writer, err);
-}
-
 int part_append(struct part_writer *writer, const struct part_data *data, struct error *err)
 {
     static const char zeros[8];
@@ -183,10 +156,6 @@ int part_append(struct part_writer *writer, const struct part_data *data, struct
         size_t entries = data->entries[k].count * sizeof(int32_t);
 
         keys[k] = (struct key_header){data->tokens[k].count, data->entries[k].count};
-        if (writer->direct) {
-            writer->sums[k] = checksum_seeded(data->tokens[k].ids, tokens, writer->sums[k]);
-            tokens = 0;
-        }
         parts[count++] = (struct iovec){data->tokens[k].ids, tokens};
         parts[count++] = (struct iovec){(void *)zeros, padded(tokens) - tokens};
         parts[count++] = (struct iovec){data->entries[k].items, entries};
@@ -198,7 +167,7 @@ int part_append(struct part_writer *writer, const struct part_data *data, struct
         header.payload += parts[i].iov_len;
         header.checksum = checksum_seeded(parts[i].iov_base, parts[i].iov_len, header.checksum);
     }
-    return write_block(writer, parts, count, err);
+    return disk_writev(writer->fd, parts, count, writer->path, err);
 }
 
 void part_abandon(struct part_writer *writer)
@@ -207,7 +176,6 @@ void part_abandon(struct part_writer *writer)
         return;
     close(writer->fd);
     unlink(writer->path);
-    bytes_clear(&writer->pending);
     free(writer);
 }
 
@@ -215,6 +183,7 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
                 size_t segments, struct error *err)
 {
     struct bytes bytes = {0};
+    struct iovec footer;
     int rc;
 
     bytes_put_u64(&bytes, (uint64_t)totals->documents);
@@ -229,13 +198,11 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
     bytes_put(&bytes, totals->names, sizeof(totals->names));
     bytes_put_u64(&bytes, segments);
     bytes_put(&bytes, lines, segments * 8);
-    bytes_put_u64(&bytes, (uint64_t)writer->direct);
-    bytes_put(&bytes, writer->sums, writer->keys * 8);
     bytes_put_u64(&bytes, checksum_seeded(bytes.data, bytes.size, 3));
     bytes_put_u64(&bytes, bytes.size);
     bytes_put_u64(&bytes, END_MAGIC);
-    bytes_put(&writer->pending, bytes.data, bytes.size);
-    rc = write_pending(writer, err);
+    footer = (struct iovec){bytes.data, bytes.size};
+    rc = disk_writev(writer->fd, &footer, 1, writer->path, err);
     bytes_clear(&bytes);
     if (rc < 0) {
         part_abandon(writer);
@@ -246,7 +213,6 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
         rc = error_set_errno(err, errno, "cannot write %s", writer->path);
         unlink(writer->path);
     }
-    bytes_clear(&writer->pending);
     free(writer);
     return rc;
 }
@@ -284,11 +250,6 @@ static int take_footer(struct part_reader *reader, struct bytes *bytes)
         return -1;
     reader->lines = xcalloc(reader->segments + 1, 8);
     memcpy(reader->lines, at, reader->segments * 8);
-    reader->direct = bytes_take_u64(bytes) != 0;
-    at = bytes_take(bytes, reader->keys * 8);
-    if (!at)
-        return -1;
-    memcpy(reader->sums, at, reader->keys * 8);
     return 0;
 }
 
@@ -318,7 +279,7 @@ static int read_footer(struct part_reader *reader, uint64_t identity, uint64_t c
     bytes.size = tail[1] - 8;
     bytes.data = xmalloc(bytes.size + 1);
     reader->end = status.st_size - 16 - (int64_t)tail[1];
-    part_rewind(reader);
+    reader->at = BLOCKS_AT;
     rc = disk_pread(reader->fd, bytes.data, bytes.size, reader->end, reader->path, err);
     if (rc == 0)
         rc = checksum_seeded(bytes.data, bytes.size, 3) != tail[0] ||
@@ -363,7 +324,6 @@ void part_close(struct part_reader *reader)
         close(reader->fd);
     free(reader->lines);
     free(reader->payload);
-    free(reader->blocks);
     free(reader);
 }
 
@@ -376,16 +336,6 @@ const int64_t *part_lines(const struct part_reader *reader, size_t *segments)
 {
     *segments = reader->segments;
     return reader->lines;
-}
-
-void part_rewind(struct part_reader *reader)
-{
-    reader->at = BLOCKS_AT;
-}
-
-const uint64_t *part_direct(const struct part_reader *reader)
-{
-    return reader->direct ? reader->sums : NULL;
 }
 
 /* Parse a payload. The checksum covers the same pieces as when it was written. */
@@ -405,11 +355,11 @@ static int take_block(struct part_reader *reader, const struct block_header *hea
 
         if (headers[k].tokens > PAYLOAD_LIMIT || headers[k].entries > PAYLOAD_LIMIT)
             return -1;
-        tokens = reader->direct ? 0 : headers[k].tokens * reader->id_size;
+        tokens = headers[k].tokens * reader->id_size;
         entries = headers[k].entries * sizeof(int32_t);
         if (padded(tokens) + padded(entries) > (size_t)(end - at))
             return -1;
-        keys[k].tokens = reader->direct ? NULL : at;
+        keys[k].tokens = at;
         keys[k].token_count = headers[k].tokens;
         sum = checksum_seeded(at, tokens, sum);
         sum = checksum_seeded(at + tokens, padded(tokens) - tokens, sum);
@@ -430,34 +380,6 @@ static int torn_block(struct part_reader *reader, int *torn, struct error *err)
                      (long long)reader->at);
 }
 
-/* Load all blocks of a small part. Returns 0, 1 if it is torn, or -1. */
-static int load_blocks(struct part_reader *reader, struct error *err)
-{
-    size_t size = (size_t)(reader->end - BLOCKS_AT);
-    int rc;
-
-    if (reader->blocks || reader->end - BLOCKS_AT > LOAD_LIMIT)
-        return 0;
-    reader->blocks = xmalloc(size + 1);
-    rc = disk_pread(reader->fd, reader->blocks, size, BLOCKS_AT, reader->path, err);
-    if (rc != 0) {
-        free(reader->blocks);
-        reader->blocks = NULL;
-    }
-    return rc;
-}
-
-/* Read bytes of the blocks, from memory or from the file. Returns 0, 1 if they are missing, or
- * -1. */
-static int read_at(const struct part_reader *reader, void *to, size_t size, int64_t at,
-                   struct error *err)
-{
-    if (!reader->blocks)
-        return disk_pread(reader->fd, to, size, at, reader->path, err);
-    memcpy(to, reader->blocks + (at - BLOCKS_AT), size);
-    return 0;
-}
-
 int part_next(struct part_reader *reader, struct part_key *keys, int *torn, struct error *err)
 {
     struct block_header header;
@@ -468,9 +390,7 @@ int part_next(struct part_reader *reader, struct part_key *keys, int *torn, stru
         return 0;
     if (reader->end - reader->at < (int64_t)sizeof(header))
         return torn_block(reader, torn, err);
-    rc = load_blocks(reader, err);
-    if (rc == 0)
-        rc = read_at(reader, &header, sizeof(header), reader->at, err);
+    rc = disk_pread(reader->fd, &header, sizeof(header), reader->at, reader->path, err);
     if (rc < 0)
         return -1;
     if (rc > 0 || header.magic != BLOCK_MAGIC ||
@@ -485,8 +405,8 @@ int part_next(struct part_reader *reader, struct part_key *keys, int *torn, stru
             return error_set(err, "out of memory");
         }
     }
-    rc =
-        read_at(reader, reader->payload, header.payload, reader->at + (int64_t)sizeof(header), err);
+    rc = disk_pread(reader->fd, reader->payload, header.payload,
+                    reader->at + (int64_t)sizeof(header), reader->path, err);
     if (rc < 0)
         return -1;
     if (rc > 0 || take_block(reader, &header, keys) < 0)

@@ -4,8 +4,6 @@
  *     header   magic, identity of the plan, number of the chunk
  *     block*   struct part_block, then for each key its tokens and its entries
  *     footer   struct part_footer with totals, checksum, size, end magic
- * If the position of a chunk was known when it was encoded (front.h), its tokens are already in the
- * output: its blocks contain only the entries, and its footer a checksum of the tokens.
  * An entry is an int32: the number of tokens of one sequence; its sign bit marks the last sequence
  * of a document. A document without tokens is an entry of 0 with the mark. Blocks and footer have
  * checksums: parts are not synced to disk (most are read and removed before they get there), so a
@@ -85,9 +83,9 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
 
 struct part_writer;
 
-/* Create a part at 'path', overwriting it. 'direct': without tokens. */
+/* Create a part at 'path', overwriting it. */
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
-                                size_t id_size, int direct, struct error *err);
+                                size_t id_size, struct error *err);
 int part_append(struct part_writer *writer, const struct part_data *data, struct error *err);
 /* Write the footer and close; 'lines' has the line count of each of 'segments' segments. Frees the
  * writer also on error. */
@@ -105,15 +103,7 @@ void part_close(struct part_reader *reader);
 const struct part_totals *part_totals(const struct part_reader *reader);
 const int64_t *part_lines(const struct part_reader *reader, size_t *segments);
 
-/* If the tokens are in the output: the checksum of each key's tokens, chained block by block.
- * Otherwise NULL. */
-const uint64_t *part_direct(const struct part_reader *reader);
-
-/* Continue with the first block. */
-void part_rewind(struct part_reader *reader);
-
-/* One key's data of a block: pointers into the reader, valid until the next call. 'tokens' is NULL
- * if they are in the output. */
+/* One key's data of a block: pointers into the reader, valid until the next call. */
 struct part_key {
     const void *tokens;
     const int32_t *entries;

@@ -216,9 +216,7 @@ int run_phases(struct run *run, struct error *err)
 
         if (board_scan(&run->work, &run->parts, err) < 0)
             return -1;
-        if (!complete && (front_open(&run->front, run->config, &run->work, &run->parts,
-                                     tokenizer_id_size(run->tokenizer), err) < 0 ||
-                          do_chunks(run, path, err) < 0 || front_flush(&run->front, err) < 0))
+        if (!complete && do_chunks(run, path, err) < 0)
             return -1;
         report_share(&run->report);
         if (run_is_over(run))
@@ -226,8 +224,6 @@ int run_phases(struct run *run, struct error *err)
         reset_single(run, JOB_LAYOUT);
         rc = do_layout(run, path, err);
     } while (rc > 0);
-    /* No file of the directory may be open when it is removed: NFS keeps such files. */
-    front_close(&run->front);
     if (rc < 0 || run_is_over(run))
         return rc;
     board_init(&run->copies, JOB_MARKED, run->layout.copies,

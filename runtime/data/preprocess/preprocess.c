@@ -150,7 +150,6 @@ static int prepare(struct run *run, struct error *err)
     run->encode.plan = &run->plan;
     run->encode.work = &run->work;
     run->encode.board = &run->parts;
-    run->encode.front = &run->front;
     run->encode.tokenizer = run->tokenizer;
     run->encode.punkt = run->punkt;
     run->encode.threads = config->threads > 0 ? (size_t)config->threads : (size_t)cpuset_usable();
@@ -245,7 +244,6 @@ static void clean_up(struct run *run)
     board_clear(&run->copies);
     board_clear(&run->single);
     encode_close(&run->encode);
-    front_close(&run->front);
     input_plan_clear(&run->plan);
     tokenizer_destroy(run->tokenizer);
     punkt_close(run->punkt);

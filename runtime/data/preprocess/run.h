@@ -16,7 +16,6 @@ struct run {
     struct tokenizer *tokenizer;
     struct punkt *punkt; /* for --split-sentences */
     struct encode encode;
-    struct front front;
     struct board parts, copies, single; /* single: the layout, then the end */
     struct output_layout layout;
     struct assembly assembly;
