@@ -97,13 +97,13 @@ static int find_workdir(char *workdir, size_t size)
     return end ? 0 : -1;
 }
 
-static int enter_workdir(const char *holders, bool entrypoint, const char *workdir,
+static int enter_workdir(const char *holder_directory, bool entrypoint, const char *workdir,
                          struct error *err)
 {
     char image_dir[4096] = "/";
 
     if (!workdir && entrypoint)
-        workdir = holders;
+        workdir = holder_directory;
     if (!workdir) {
         find_workdir(image_dir, sizeof(image_dir));
         workdir = image_dir;
@@ -116,7 +116,7 @@ static int enter_workdir(const char *holders, bool entrypoint, const char *workd
     return 0;
 }
 
-static int refused(const char *verb, const char *space, struct error *err)
+static int namespace_error(const char *verb, const char *space, struct error *err)
 {
     error_set_errno(err, errno, "cannot %s the container's %s namespace", verb, space);
     return error_append(err, "; if the container has ended, the log of slurmd on this node says "
@@ -126,34 +126,34 @@ static int refused(const char *verb, const char *space, struct error *err)
 int container_join(pid_t holder, bool entrypoint, const char *workdir, bool *entered,
                    struct error *err)
 {
-    char link[64], holders[4096] = "/";
+    char link[64], holder_directory[4096] = "/";
     int fds[SPACES], rc = -1;
     ssize_t length;
 
     snprintf(link, sizeof(link), "/proc/%d/cwd", (int)holder);
-    length = readlink(link, holders, sizeof(holders) - 1);
+    length = readlink(link, holder_directory, sizeof(holder_directory) - 1);
     if (length > 0)
-        holders[length] = '\0';
+        holder_directory[length] = '\0';
     *entered = false;
     memset(fds, -1, sizeof(fds));
-    /* All are open before the first is joined: /proc of the container is another one. */
+    /* Open all first: after the mount namespace is joined, /proc is the container's. */
     for (int i = 0; i < SPACES; i++)
         if (open_space(holder, spaces[i].name, &fds[i]) < 0) {
-            refused("open", spaces[i].name, err);
+            namespace_error("open", spaces[i].name, err);
             goto out;
         }
     for (int i = 0; i < SPACES; i++) {
         if (fds[i] < 0)
             continue;
         if (setns(fds[i], spaces[i].flag) < 0) {
-            refused("join", spaces[i].name, err);
+            namespace_error("join", spaces[i].name, err);
             goto out;
         }
         *entered |= spaces[i].flag == CLONE_NEWNS;
     }
-    /* The holder's PID may be that of another process by now, with this process's namespaces. */
+    /* The holder's PID may have been reused by a process in this process's namespaces. */
     if (*entered)
-        rc = enter_workdir(holders, entrypoint, workdir, err);
+        rc = enter_workdir(holder_directory, entrypoint, workdir, err);
     else
         error_set(err, "the container has ended; the log of slurmd on this node says why");
 out:

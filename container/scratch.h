@@ -8,7 +8,7 @@
 
 struct scratch {
     char path[2048];
-    int alive; /* locked for as long as this process lives */
+    int alive; /* descriptor of a file that is locked for as long as this process lives */
 };
 
 /* Create a directory in 'parent' that only this user can access. Returns 0 or -1. */

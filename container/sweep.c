@@ -122,7 +122,7 @@ static void sweep_one(struct swept *swept, const char *name, const struct stat *
         if (!sweep_is_own(name, swept->patterns))
             return;
         lease_read(swept->directory, name, text);
-        /* Also a user's file may have such a name. A lease whose creator was killed is empty. */
+        /* A user's file may also have such a name. A lease whose creator was killed is empty. */
         if (owner_length(text) == 0 && info->st_size > 0)
             return;
     }

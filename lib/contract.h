@@ -18,8 +18,8 @@
 /* Marks of a job and of a step that asked for the plugin. sbatch and salloc set the first, srun
  * replaces it by the second, and the plugin on the node removes that one. So a task of srun that
  * finds one of them runs without the plugin, which srun or its node did not load. */
-#define CONTRACT_MARK_JOB  "SLURM_SPANK_MEGATRON_JOB"
-#define CONTRACT_MARK_STEP "SLURM_SPANK_MEGATRON_CLIENT"
+#define CONTRACT_MARK_JOB    "SLURM_SPANK_MEGATRON_JOB"
+#define CONTRACT_MARK_CLIENT "SLURM_SPANK_MEGATRON_CLIENT"
 
 /* X(suffix, form, meaning): the variable is MEGATRON_<suffix>. */
 #define CONTRACT_VARIABLES(X)                                                             \

@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* The kind of error, for code that must decide what to do next. Code never inspects the text. */
+/* The kind of error, for code that must decide what to do next. Code never inspects the text. The
+ * exit codes are those of the program; the plugin ends a client of Slurm with 1 always. */
 enum error_code {
     ERROR_FAILURE = 0, /* anything not listed below; another attempt may succeed. Exit code 1 */
     ERROR_USAGE,       /* an option, path or input is wrong: every attempt fails. Exit code 2 */
@@ -24,7 +25,7 @@ enum error_code {
     ERROR_NO_CACHE,    /* no directory for the index cache is writable. Exit code 2 */
 };
 
-/* Bytes of a sentence, for those who keep one whole. */
+/* Size of a sentence, for callers that copy it. */
 enum { ERROR_TEXT = 1024 };
 
 /* One sentence for the user: what is wrong, where, and what to do. No newline, no program name. */

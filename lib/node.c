@@ -142,7 +142,7 @@ static int by_instance(const void *a, const void *b)
 }
 
 /* The number after 'prefix' in a name such as gi7, or -1. */
-static int number_behind(const char *name, const char *prefix)
+static int number_after(const char *name, const char *prefix)
 {
     size_t length = strlen(prefix);
 
@@ -166,7 +166,7 @@ static int walk_instances(char path[SMALL_FILE], int level, struct node_instance
     int rc = 0;
 
     while (rc == 0 && folder && (entry = readdir(folder))) {
-        int number = number_behind(entry->d_name, prefixes[level]);
+        int number = number_after(entry->d_name, prefixes[level]);
         char text[SMALL_FILE], minor[32];
 
         if (number < 0)

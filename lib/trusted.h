@@ -20,12 +20,12 @@ enum trusted_kind {
 
 /* Open what is at 'path', itself and not what a symbolic link points to. A directory is opened for
  * reading if possible, since that makes an automounter mount it; otherwise with O_PATH, which does
- * not: the descriptor would be that of the empty directory below. Returns a descriptor for fstat
+ * not: the descriptor would then be of the empty mount point. Returns a descriptor for fstat
  * and *at calls, or -1 with errno set. */
 int trusted_descriptor(int at, const char *path);
 
-/* The same for directory 'path', which this user or root must own. This user may have a group that
- * can write to the user's own directories. Returns -1 with errno set to EPERM if it is not trusted.
+/* The same for directory 'path', which this user or root must own. A directory of this user's
+ * may also be group-writable. Returns -1 with errno set to EPERM if it is not trusted.
  */
 int trusted_directory_open(int at, const char *path, enum trusted_kind kind, struct error *err);
 

@@ -37,7 +37,7 @@ static void drop_contract(void)
 static void drop_marks(void)
 {
     unsetenv(CONTRACT_MARK_JOB);
-    unsetenv(CONTRACT_MARK_STEP);
+    unsetenv(CONTRACT_MARK_CLIENT);
 }
 
 void client_leave(int rc)
@@ -79,7 +79,7 @@ static void write_handoff(struct plugin *plugin, unsigned overrides)
     if (plugin->settings.image.used)
         find_home(handoff.home, sizeof(handoff.home));
     handoff_format_client(&handoff, text);
-    setenv(CONTRACT_MARK_STEP, text, 1);
+    setenv(CONTRACT_MARK_CLIENT, text, 1);
     unsetenv(HANDOFF_STEP);
     /* Left over from the enclosing step if this srun runs inside one. */
     if (getenv("SLURM_STEP_ID"))
@@ -144,7 +144,7 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     bool complete; /* later components of a het job may change the options */
 
     (void)spank;
-    plugin->within = getenv("SLURM_JOB_ID") || client_has_option(plugin, "--jobid");
+    plugin->within_job = getenv("SLURM_JOB_ID") || client_has_option(plugin, "--jobid");
     plugin->components++;
     drop_contract();
     if (check_component(plugin, err))
@@ -190,7 +190,7 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
         client_advise_inherited(plugin, &request, err);
         return -1;
     }
-    if (!(plugin->config.off & PART_CHECKS) && !plugin->within && !client_is_het(&request))
+    if (!(plugin->config.off & PART_CHECKS) && !plugin->within_job && !client_is_het(&request))
         client_warn_memory(plugin, &counts);
     if (spank_context() == S_CTX_ALLOCATOR)
         setenv(CONTRACT_MARK_JOB, "1", 1);

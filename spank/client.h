@@ -21,10 +21,11 @@ enum program client_program(void);
 bool client_has_option(struct plugin *plugin, const char *option);
 
 /* What the command line, the script and variables request. Outside an allocation, variables count
- * as explicit options. Inside one they describe the allocation, which a step need not use in full;
- * with 'allocated' they count there, too. */
+ * as explicit options. Inside one they describe the allocation, which a step need not use in full,
+ * so they count only with 'allocated'. */
 void client_request(struct plugin *plugin, bool allocated, struct request *request);
 
+/* The tasks, nodes and GPUs that 'request' amounts to, without the nodes of MEGATRON_SPARES. */
 void client_counts(const struct request *request, struct counts *counts);
 
 /* Is this a component of a heterogeneous job? Its client knows the counts of that component only;

@@ -174,7 +174,7 @@ void client_advise_inherited(const struct plugin *plugin, const struct request *
     static const enum option_id layout[] = {OPTION_TP, OPTION_PP, OPTION_CP};
     bool inherited = false;
 
-    if (!plugin->within || request->program != PROGRAM_SRUN)
+    if (!plugin->within_job || request->program != PROGRAM_SRUN)
         return;
     for (size_t i = 0; i < sizeof(layout) / sizeof(layout[0]); i++) {
         if (request->own & 1U << layout[i])

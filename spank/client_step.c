@@ -173,7 +173,7 @@ int client_refuse_step(const struct plugin *plugin, spank_t spank)
     uint32_t job;
 
     handoff_format_step(&handoff, text);
-    if (!plugin->within && spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
+    if (!plugin->within_job && spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
         controller_fail_job(job) == 0)
         client_leave(1);
     return setenv(HANDOFF_STEP, text, 1);

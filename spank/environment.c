@@ -182,7 +182,7 @@ int environment_export(spank_t spank, const struct facts *facts, const struct se
     struct exporter exporter = {.spank = spank, .left = left};
 
     left[0] = '\0';
-    spank_unsetenv(spank, CONTRACT_MARK_STEP);
+    spank_unsetenv(spank, CONTRACT_MARK_CLIENT);
     spank_unsetenv(spank, HANDOFF_STEP);
     set_identity(&exporter, facts);
     set_layout(&exporter, settings);

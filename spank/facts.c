@@ -55,7 +55,7 @@ int facts_read(struct facts *facts, spank_t spank, struct error *err)
     if (!facts_variable(spank, "SLURMD_NODENAME", facts->node, sizeof(facts->node))[0])
         gethostname(facts->node, sizeof(facts->node) - 1);
     facts_variable(spank, "SLURM_CLUSTER_NAME", facts->cluster, sizeof(facts->cluster));
-    handoff_parse(&facts->handoff, facts_variable(spank, CONTRACT_MARK_STEP, text, sizeof(text)));
+    handoff_parse(&facts->handoff, facts_variable(spank, CONTRACT_MARK_CLIENT, text, sizeof(text)));
     handoff_parse(&facts->handoff, facts_variable(spank, HANDOFF_STEP, text, sizeof(text)));
     return 0;
 }

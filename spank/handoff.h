@@ -10,7 +10,7 @@
 
 #include "lib/token.h"
 
-/* The client's half is in CONTRACT_MARK_STEP, set when the options are known. */
+/* The client's half is in CONTRACT_MARK_CLIENT, set when the options are known. */
 #define HANDOFF_STEP \
     "SLURM_SPANK_MEGATRON_STEP" /* set when the step is known; for a het job, only its start */
 

@@ -59,8 +59,8 @@ struct image_node {
 /* Get the image and start the container. '*holder' gets the process to join. Returns 0 or -1. */
 int image_start(const struct image_node *node, pid_t *holder, struct error *err);
 
-/* When the step is over, in a process of the user's: does the importer= of the administrator have
- * to be told? image_release replaces the process by it, and returns only if that fails. */
+/* When the step is over, in a process of the user's: must the administrator's importer= be
+ * told? image_release replaces the process by it, and returns only if that fails. */
 bool image_needs_release(const struct image_leftovers *leftovers, const struct config *config);
 void image_release(const struct image_leftovers *leftovers, const struct config *config);
 

@@ -179,8 +179,8 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 {
     struct error err;
 
-    context.unused = context.unused || is_second_copy();
-    if (context.unused || is_second_line())
+    context.second_copy = context.second_copy || is_second_copy();
+    if (context.second_copy || is_second_line())
         return 0;
     config_parse(&context.config, argc, argv);
     if (spank_context() == S_CTX_SLURMD) {
@@ -204,7 +204,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (context.unused || is_repeated(CALLBACK_INIT_POST_OPT))
+    if (context.second_copy || is_repeated(CALLBACK_INIT_POST_OPT))
         return 0;
     switch (spank_context()) {
     case S_CTX_LOCAL:
@@ -231,7 +231,7 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (context.unused || is_repeated(CALLBACK_LOCAL_USER_INIT))
+    if (context.second_copy || is_repeated(CALLBACK_LOCAL_USER_INIT))
         return 0;
     if (asked_to_fail("local_user_init", &err))
         plugin_defer(&context, &err);
@@ -248,7 +248,7 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (context.unused || is_repeated(CALLBACK_USER_INIT))
+    if (context.second_copy || is_repeated(CALLBACK_USER_INIT))
         return 0;
     if (asked_to_fail("user_init", &err))
         plugin_defer(&context, &err);
@@ -262,7 +262,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (context.unused || is_repeated(CALLBACK_TASK_INIT))
+    if (context.second_copy || is_repeated(CALLBACK_TASK_INIT))
         return 0;
     if (asked_to_fail("task_init", &err))
         plugin_defer(&context, &err);
@@ -277,7 +277,7 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (context.unused || ++context.exits < context.lines)
+    if (context.second_copy || ++context.exits < context.lines)
         return 0;
     /* Too late to fail anything: the tasks have exited. */
     if (asked_to_fail("exit", &err))
@@ -302,7 +302,7 @@ int slurm_spank_slurmd_exit(spank_t spank, int argc, char **argv)
     (void)spank;
     (void)argc;
     (void)argv;
-    if (context.unused || ++context.exits < context.lines)
+    if (context.second_copy || ++context.exits < context.lines)
         return 0;
     config_clear(&context.config);
     memset(&context, 0, sizeof(context));

@@ -27,8 +27,8 @@ enum callback {
 };
 
 struct plugin {
-    bool unused;    /* another copy of the plugin was loaded first */
-    unsigned lines; /* of plugstack.conf that load this copy */
+    bool second_copy; /* another copy of the plugin was loaded first */
+    unsigned lines;   /* of plugstack.conf that load this copy */
     unsigned calls[CALLBACK_COUNT];
     unsigned exits;
     struct config config;
@@ -37,7 +37,7 @@ struct plugin {
      * plugin. The next callback that may fail reports it. */
     bool failed;
     struct error failure;
-    bool within;                       /* srun: the job existed before it and continues after it */
+    bool within_job;                   /* srun: the job existed before it and continues after it */
     struct command_line *command_line; /* clients: read once; NULL: not yet */
     unsigned components;               /* clients: of the (het) job, whose options have been read */
     struct settings first;             /* sbatch: the options of the first component */

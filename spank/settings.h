@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the user requests with --megatron-* options and the administrator configures in
- * plugstack.conf: one table of options (settings.c), one of arguments (config.c), and the resulting
- * values. Does not depend on Slurm. */
+ * plugstack.conf: one table of options (settings.c), one of arguments (plugstack.c), and the
+ * resulting values. Does not depend on Slurm. */
 #ifndef MEGATRON_SETTINGS_H
 #define MEGATRON_SETTINGS_H
 

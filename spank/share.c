@@ -71,7 +71,7 @@ void share_finish(struct share *share, enum share_state state)
     syscall(SYS_futex, &share->state, FUTEX_WAKE, SHARE_TASKS_MAX, NULL, NULL, 0);
 }
 
-/* Name a task that did not arrive; if all arrived, the deciding task has died. */
+/* Name a task that did not arrive; if all arrived, the leader has died. */
 static int say_missing(struct share *share, int seconds, struct error *err)
 {
     for (uint32_t i = 0; i < share->tasks; i++)

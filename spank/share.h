@@ -56,7 +56,7 @@ struct share {
     uint32_t image_state;             /* enum share_state */
     int32_t image_leader;             /* the task that starts the container */
     int32_t holder;                   /* the process to join */
-    struct image_leftovers leftovers; /* of the leading task, for cleanup */
+    struct image_leftovers leftovers; /* of the leader, for cleanup */
     char master[256];                 /* address of rank 0's node, or "" */
     char first[256];                  /* its name, or "" */
     int64_t port;                     /* 0 if there is none */

@@ -93,8 +93,8 @@ static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
 
 /* A process that works for a user when the step is over. It leaves the cgroups of the job, which
  * Slurm removes with the step, so it must not become a way out of the job's limits: the user's
- * processes could trace a process of the same user, and run their own code in it. Therefore the
- * kernel forbids to trace it: it is not dumpable, or, as exec resets that, belongs to a group that
+ * processes could trace a process of the same user, and run their own code in it. So the kernel
+ * must not allow tracing it: it is not dumpable, or, as exec resets that, belongs to a group that
  * is not the user's. A process of root, which the user cannot stop, ends it when its time is up. */
 struct errand {
     const char *name; /* of the processes */
@@ -103,8 +103,8 @@ struct errand {
     void (*call)(const struct plugin *plugin, uint32_t job, uint32_t step);
 };
 
-/* Whom it is for. */
-struct owner {
+/* The user whose job it is. */
+struct job_user {
     uint32_t job, step;
     uid_t uid;
     gid_t gid, *groups;
@@ -112,45 +112,44 @@ struct owner {
 };
 
 /* The group of a process that execs: neither the user's own nor one that the user can change to. */
-static gid_t strange_group(const struct owner *owner)
+static gid_t strange_group(const struct job_user *user)
 {
     gid_t group = 65534;
 
-    for (int i = 0; i < owner->group_count; i++)
-        if (group == owner->gid || group == owner->groups[i]) {
+    for (int i = 0; i < user->group_count; i++)
+        if (group == user->gid || group == user->groups[i]) {
             group--;
             i = -1;
         }
-    return group == owner->gid ? group - 1 : group;
+    return group == user->gid ? group - 1 : group;
 }
 
-static bool set_groups(const struct owner *owner, bool execs)
+static bool set_groups(const struct job_user *user, bool execs)
 {
-    gid_t *groups = calloc((size_t)owner->group_count + 1, sizeof(*groups));
-    gid_t group = execs ? strange_group(owner) : owner->gid;
+    gid_t *groups = calloc((size_t)user->group_count + 1, sizeof(*groups));
+    gid_t group = execs ? strange_group(user) : user->gid;
 
     if (!groups)
         return false;
-    for (int i = 0; i < owner->group_count; i++)
-        groups[i] = owner->groups[i];
+    for (int i = 0; i < user->group_count; i++)
+        groups[i] = user->groups[i];
     /* Directories of the user's group remain accessible. */
-    groups[owner->group_count] = owner->gid;
-    return setgroups((size_t)owner->group_count + 1, groups) == 0 &&
+    groups[user->group_count] = user->gid;
+    return setgroups((size_t)user->group_count + 1, groups) == 0 &&
            setresgid(group, group, group) == 0;
 }
 
 /* While the saved user is root nobody else can trace this process; a change of the saved user alone
  * leaves it not dumpable. */
-static bool become(const struct owner *owner, bool execs)
+static bool become(const struct job_user *user, bool execs)
 {
     const struct rlimit none = {0, 0};
     bool is_root = geteuid() == 0;
 
-    if (is_root && (!set_groups(owner, execs) || setresuid(owner->uid, owner->uid, 0) < 0))
+    if (is_root && (!set_groups(user, execs) || setresuid(user->uid, user->uid, 0) < 0))
         return false;
     if (prctl(PR_SET_DUMPABLE, 0) < 0 ||
-        (is_root && setresuid(owner->uid, owner->uid, owner->uid) < 0) ||
-        prctl(PR_GET_DUMPABLE) != 0)
+        (is_root && setresuid(user->uid, user->uid, user->uid) < 0) || prctl(PR_GET_DUMPABLE) != 0)
         return false;
     setrlimit(RLIMIT_CORE, &none);
     return execs || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
@@ -168,7 +167,7 @@ static void allow_oom_kill(void)
 }
 
 /* In the process that works. slurmstepd blocks and catches signals. */
-static void work(const struct errand *errand, const struct owner *owner,
+static void work(const struct errand *errand, const struct job_user *user,
                  const struct plugin *plugin)
 {
     sigset_t none;
@@ -179,8 +178,8 @@ static void work(const struct errand *errand, const struct owner *owner,
     sigprocmask(SIG_SETMASK, &none, NULL);
     setpriority(PRIO_PROCESS, 0, 19);
     allow_oom_kill();
-    if (setsid() >= 0 && chdir("/") == 0 && become(owner, errand->execs))
-        errand->call(plugin, owner->job, owner->step);
+    if (setsid() >= 0 && chdir("/") == 0 && become(user, errand->execs))
+        errand->call(plugin, user->job, user->step);
     _exit(0);
 }
 
@@ -203,19 +202,19 @@ static void supervise(pid_t worker, unsigned seconds)
  * exits, nor hold its cgroups, which Slurm tries to remove only once. */
 static void run(spank_t spank, const struct errand *errand, const struct plugin *plugin)
 {
-    struct owner owner = {.groups = NULL};
+    struct job_user user = {.groups = NULL};
     pid_t child, worker;
 
-    if (spank_get_item(spank, S_JOB_ID, &owner.job) != ESPANK_SUCCESS ||
-        spank_get_item(spank, S_JOB_STEPID, &owner.step) != ESPANK_SUCCESS ||
-        spank_get_item(spank, S_JOB_UID, &owner.uid) != ESPANK_SUCCESS ||
-        spank_get_item(spank, S_JOB_GID, &owner.gid) != ESPANK_SUCCESS)
+    if (spank_get_item(spank, S_JOB_ID, &user.job) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_STEPID, &user.step) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_UID, &user.uid) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_GID, &user.gid) != ESPANK_SUCCESS)
         return;
     /* A cache may be in a directory that only a group can access. */
-    if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &owner.groups, &owner.group_count) !=
+    if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &user.groups, &user.group_count) !=
             ESPANK_SUCCESS ||
-        !owner.groups || owner.group_count < 0)
-        owner.group_count = 0;
+        !user.groups || user.group_count < 0)
+        user.group_count = 0;
     child = fork();
     if (child == 0) {
         /* Before the second fork, since slurmstepd waits for this process only. */
@@ -232,7 +231,7 @@ static void run(spank_t spank, const struct errand *errand, const struct plugin 
         setsid();
         worker = fork();
         if (worker == 0)
-            work(errand, &owner, plugin);
+            work(errand, &user, plugin);
         if (worker > 0)
             supervise(worker, errand->seconds);
         _exit(0);

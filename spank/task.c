@@ -6,12 +6,12 @@
  * nothing but Slurm and, for images, the cache of the user.
  *
  *  1. meet(): every task writes its facts (rank, GPUs, CPUs) to the shared memory and arrives. The
- *     last one to arrive is the leading task; the others wait, for at most MEET_SECONDS.
- *  2. task_decide.c: the leading task decides for all: checks, rendezvous, placement.
- *  3. task_container.c: with an image, the leading task runs the importer as the user and starts
+ *     last one to arrive is the leader; the others wait, for at most MEET_SECONDS.
+ *  2. task_decide.c: the leader decides for all: checks, rendezvous, placement.
+ *  3. task_container.c: with an image, the leader runs the importer as the user and starts
  *     the container, while the others wait. All of them are called megatron-image meanwhile: Slurm
  *     does not signal a process that is called slurmstepd, and an import must be cancellable.
- *     SIGTERM sets a flag in the leading task, which undoes its work and exits; the others exit at
+ *     SIGTERM sets a flag in the leader, which undoes its work and exits; the others exit at
  *     once.
  *  4. apply(): every task binds itself, sets its environment, and joins the container.
  *
@@ -27,7 +27,7 @@
  *     program exit with code 1; programs that run already, and tasks that have not called the
  *     plugin yet, are not affected. If the node has other tasks, which may run already, SIGTERM
  *     follows 3 s after the report. In a het job SIGKILL comes after two signals.
- *  8. It returns -1, Slurm ends the task, and slurmstepd sends SIGURG three times, then SIGTERM,
+ *  8. It exits with code 1, and slurmstepd sends SIGURG three times, then SIGTERM,
  *     then SIGKILL, until the step is gone on all nodes (step_exit in step.c). A task that has not
  *     called the plugin by the first SIGTERM, 3 s after the report, may end with the signal. */
 #include "task_private.h"
@@ -96,7 +96,7 @@ static int apply(struct task *task, struct error *err)
             !(task->facts.handoff.overrides & OVERRIDE_MEM_BIND))
             bind_memory(task, result);
     }
-    /* Only the deciding task has computed the data-parallel size. */
+    /* Only the leader has computed the data-parallel size. */
     plugin->settings.layout.dp =
         task->facts.world /
         (plugin->settings.layout.tp * plugin->settings.layout.pp * plugin->settings.layout.cp);

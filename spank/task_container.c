@@ -60,7 +60,7 @@ void task_on_terminate(int number)
     asked_to_end = 1;
 }
 
-/* In the leading task: get the image and start the container. */
+/* In the leader: get the image and start the container. */
 static int start_container(struct task *task, struct error *err)
 {
     struct share *share = task->plugin->share;
@@ -126,7 +126,7 @@ static int take_variable(void *argument, const char *name, const char *value)
     return spank_setenv(task->spank, name, value, 1) == ESPANK_SUCCESS ? 0 : -1;
 }
 
-/* The leading task starts the container, the others wait for it. */
+/* The leader starts the container, the others wait for it. */
 static int wait_for_container(struct task *task, struct error *err)
 {
     struct share *share = task->plugin->share;

@@ -40,7 +40,7 @@ void task_note(const struct task *task, const char *format, ...)
 void task_warn(const struct task *task, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* task_container.c: start the container in the leading task, and wait for it in the others; then
+/* task_container.c: start the container in the leader, and wait for it in the others; then
  * adopt its environment. Join it as the last thing before the user's program. Both return 0 or -1.
  */
 int task_open_container(struct task *task, struct error *err);

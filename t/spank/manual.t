@@ -22,7 +22,7 @@ for name in tp pp cp bind import-timeout; do
     case $text in *"default is $value."* | *"It Cm $value"*"The default."*) true ;; *) false ;; esac
     ok "--megatron-$name: the page has the default $value"
 done
-arguments=$(sed -n '/argument_table\[\]/,/};/s/^ *{"\([a-z_-]*\)", read_.*/\1/p' "$top/spank/config.c" | sort)
+arguments=$(sed -n '/argument_table\[\]/,/};/s/^ *{"\([a-z_-]*\)", read_.*/\1/p' "$top/spank/plugstack.c" | sort)
 ok "the table of arguments has $(wc -l <<<"$arguments") rows" test "$(wc -l <<<"$arguments")" -gt 10
 section=$(sed -n '/^\.Sh ARGUMENTS/,/^\.Sh FILES/p' "$page")
 missing=

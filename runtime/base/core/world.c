@@ -120,7 +120,7 @@ int world_check_plugin(struct error *err)
 
     if (!is_srun_task())
         return 0;
-    if (getenv(CONTRACT_MARK_STEP)) {
+    if (getenv(CONTRACT_MARK_CLIENT)) {
         error_set_code(err, ERROR_USAGE,
                        "%s: srun asked for the plugin, but slurmd did not load spank_megatron.so "
                        "on this node (its log may have the reason)",
@@ -143,7 +143,7 @@ int world_check_plugin(struct error *err)
 /* One rank per node reports that the node lacks the plugin, and rank 0 that srun did. */
 static int require_plugin(const struct world *world, struct error *err)
 {
-    int of_node = getenv(CONTRACT_MARK_STEP) != NULL;
+    int of_node = getenv(CONTRACT_MARK_CLIENT) != NULL;
 
     if (world_check_plugin(err) == 0)
         return 0;
