@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -79,4 +81,22 @@ int size_multiply(size_t a, size_t b, size_t *product)
         return -1;
     *product = result;
     return 0;
+}
+
+void list_text_add(char *list, size_t size, const char *separator, const char *format, ...)
+{
+    size_t used = strlen(list), gap = used ? strlen(separator) : 0, room;
+    va_list args;
+    int length;
+
+    if (used + gap >= size)
+        return;
+    room = size - used - gap;
+    va_start(args, format);
+    length = vsnprintf(list + used + gap, room, format, args);
+    va_end(args);
+    if (length < 0 || (size_t)length >= room)
+        list[used] = '\0';
+    else
+        memcpy(list + used, separator, gap);
 }

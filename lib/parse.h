@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parse numbers strictly: all of the text, or an error. Nothing is clipped, skipped or guessed. */
+/* Parse numbers strictly: all of the text, or an error. Nothing is clipped, skipped or guessed. And
+ * the opposite: lists in text. */
 #ifndef MEGATRON_PARSE_H
 #define MEGATRON_PARSE_H
 
@@ -24,5 +25,10 @@ int parse_size(const char *what, const char *text, int kilo, int64_t min, int64_
 /* Multiply two sizes. Returns 0, or -1 if the product does not fit; '*product' is then unchanged.
  */
 int size_multiply(size_t a, size_t b, size_t *product);
+
+/* Add a formatted item to a list such as "0,1,5", which has room for 'size' bytes. An item that
+ * does not fit is dropped. */
+void list_text_add(char *list, size_t size, const char *separator, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #endif

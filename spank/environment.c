@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/contract.h"
+#include "lib/parse.h"
 
 struct exporter {
     spank_t spank;
@@ -15,13 +16,6 @@ struct exporter {
     char exported[ENVIRONMENT_LIST]; /* names other than MEGATRON_* */
     char *left;
 };
-
-static void append(char *list, const char *name)
-{
-    size_t used = strlen(list);
-
-    snprintf(list + used, ENVIRONMENT_LIST - used, "%s%s", used ? "," : "", name);
-}
 
 /* Set a fact: it overrides what the user exported (a constant could not be right for all ranks). */
 static void set_fact(struct exporter *exporter, enum contract_variable variable, const char *value)
@@ -49,7 +43,7 @@ static bool set_choice(struct exporter *exporter, const char *name, const char *
     if (spank_getenv(exporter->spank, name, text, sizeof(text)) != ESPANK_SUCCESS)
         exporter->failed = true;
     else if (strcmp(text, value) != 0)
-        append(exporter->left, name);
+        list_text_add(exporter->left, ENVIRONMENT_LIST, ",", "%s", name);
     return false;
 }
 
@@ -73,7 +67,7 @@ static void set_contract_number(struct exporter *exporter, enum contract_variabl
 static void set_other(struct exporter *exporter, const char *name, const char *value)
 {
     if (value[0] && set_choice(exporter, name, value))
-        append(exporter->exported, name);
+        list_text_add(exporter->exported, ENVIRONMENT_LIST, ",", "%s", name);
 }
 
 static void set_identity(struct exporter *exporter, const struct facts *facts)
@@ -133,12 +127,10 @@ static void set_rendezvous(struct exporter *exporter, const struct facts *facts,
 
 static void format_numa(const uint64_t *numa, char *text, size_t size)
 {
-    size_t used = 0;
-
     text[0] = '\0';
-    for (int i = 0; i < SHARE_NUMA_MAX && used + 8 < size; i++)
+    for (int i = 0; i < SHARE_NUMA_MAX; i++)
         if (numa[i / 64] >> i % 64 & 1)
-            used += (size_t)snprintf(text + used, size - used, "%s%d", used ? "," : "", i);
+            list_text_add(text, size, ",", "%d", i);
 }
 
 static void set_placement(struct exporter *exporter, const struct share_result *result)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "place.h"
+#include "lib/parse.h"
 
 static bool is_number(const char *text)
 {
@@ -312,7 +313,7 @@ static bool counts_from_zero(const char *list, size_t count)
     char zero[SHARE_LIST] = "";
 
     for (size_t i = 0; i < count; i++)
-        share_list_add(zero, "%zu", i);
+        list_text_add(zero, SHARE_LIST, ",", "%zu", i);
     return strcmp(zero, list) == 0;
 }
 
@@ -344,7 +345,7 @@ static void list_uuids(const struct gpus *gpus, const size_t *positions, size_t 
             visible[0] = '\0';
             return;
         }
-        share_list_add(visible, "%s", gpu->uuid);
+        list_text_add(visible, SHARE_LIST, ",", "%s", gpu->uuid);
     }
 }
 
@@ -359,10 +360,10 @@ void gpus_visible(const struct gpus *gpus, const struct share_found *found, cons
     if (choice != POSITIONS && choice != PCI_NUMBERS)
         return;
     for (size_t i = 0; i < count; i++)
-        share_list_add(visible, "%d",
-                       choice == POSITIONS
-                           ? (int)i
-                           : topology_gpu_index(gpus->topology, &gpus->request[positions[i]].pci));
+        list_text_add(visible, SHARE_LIST, ",", "%d",
+                      choice == POSITIONS
+                          ? (int)i
+                          : topology_gpu_index(gpus->topology, &gpus->request[positions[i]].pci));
 }
 
 void gpus_names(const struct gpus *gpus, char names[SHARE_LIST])
@@ -376,9 +377,10 @@ void gpus_names(const struct gpus *gpus, char names[SHARE_LIST])
             if (pci_compare(&gpus->driver[k].pci, &allocated->gpu.pci) == 0)
                 uuid = gpus->driver[k].uuid;
         if (uuid[0])
-            share_list_add(names, "%s", uuid);
+            list_text_add(names, SHARE_LIST, ",", "%s", uuid);
         else
-            share_list_add(names, "%d", topology_gpu_index(gpus->topology, &allocated->gpu.pci));
+            list_text_add(names, SHARE_LIST, ",", "%d",
+                          topology_gpu_index(gpus->topology, &allocated->gpu.pci));
     }
 }
 

@@ -162,11 +162,11 @@ static void set_nics(const struct placement_task *task, struct share_result *res
         const struct topology_device *nic = task->nics[i];
         char name[32];
 
-        share_list_add(result->nics, "%s", topology_device_name(nic, name));
+        list_text_add(result->nics, SHARE_LIST, ",", "%s", topology_device_name(nic, name));
         if (is_verbs(nic))
-            share_list_add(result->ucx, "%s:1", nic->name);
+            list_text_add(result->ucx, SHARE_LIST, ",", "%s:1", nic->name);
         if (strncmp(nic->name, "cxi", 3) == 0)
-            share_list_add(result->cxi, "%s", nic->name);
+            list_text_add(result->cxi, SHARE_LIST, ",", "%s", nic->name);
     }
 }
 
@@ -194,8 +194,8 @@ static void set_gpus(const struct node *node, const struct placement_task *task,
 
         own[i] = gpu->position;
         /* CUDA's number of the GPU: its position in the task's list of visible GPUs. */
-        share_list_add(result->gpus, "%d", own_list ? (int)i : gpu->number);
-        share_list_add(result->pci, "%s", pci_format(&gpu->pci, pci));
+        list_text_add(result->gpus, SHARE_LIST, ",", "%d", own_list ? (int)i : gpu->number);
+        list_text_add(result->pci, SHARE_LIST, ",", "%s", pci_format(&gpu->pci, pci));
     }
     for (size_t i = 0; i < node->gpus.count; i++)
         all[i] = i;
@@ -227,7 +227,8 @@ static void set_node(const struct placement *placement, struct share *share)
         const struct topology_device *nic = placement->nics[i];
 
         if (is_verbs(nic))
-            share_list_add(share->nccl, "%s%s", share->nccl[0] ? "" : "=", nic->name);
+            list_text_add(share->nccl, SHARE_LIST, ",", "%s%s", share->nccl[0] ? "" : "=",
+                          nic->name);
         share->efa |= nic->vendor == 0x1d0f;
     }
 }

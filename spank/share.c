@@ -14,19 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-void share_list_add(char list[SHARE_LIST], const char *format, ...)
-{
-    char word[128];
-    size_t used = strlen(list);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(word, sizeof(word), format, args);
-    va_end(args);
-    if (used + strlen(word) + 2 <= SHARE_LIST)
-        snprintf(list + used, SHARE_LIST - used, "%s%s", used ? "," : "", word);
-}
-
 static size_t share_bytes(size_t tasks)
 {
     return sizeof(struct share) + tasks * sizeof(struct share_task);

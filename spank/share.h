@@ -67,10 +67,6 @@ struct share {
     struct share_task task[];
 };
 
-/* Append a word to a comma-separated list, unless it does not fit. */
-void share_list_add(char list[SHARE_LIST], const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /* Map memory for 'tasks' tasks. Call before the fork. Returns NULL with a sentence in 'err'. */
 struct share *share_create(size_t tasks, struct error *err);
 

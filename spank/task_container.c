@@ -11,6 +11,7 @@
 
 #include "image.h"
 #include "container/start.h"
+#include "lib/parse.h"
 
 /* How much longer than an import may take the other tasks wait: starting the container takes time,
  * too. */
@@ -46,7 +47,7 @@ static void list_gpus(const struct share *share, char list[SHARE_LIST])
     if (list[0])
         return;
     for (int gpu = cpuset_next(&all, -1); gpu >= 0; gpu = cpuset_next(&all, gpu))
-        share_list_add(list, "%d", gpu);
+        list_text_add(list, SHARE_LIST, ",", "%d", gpu);
 }
 
 /* Set while this task must undo work before it may exit, and once it is asked to exit. */

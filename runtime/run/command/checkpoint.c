@@ -54,20 +54,21 @@ static int report_missing(const struct checkpoint_options *given, const char *di
                           int64_t iteration, struct error *err)
 {
     enum { SHOWN = 8 };
-    char existing[256] = "no other checkpoint";
+    char existing[256] = "";
     int64_t *list;
-    size_t count, used = 0;
+    size_t count;
 
     if (directory_list(directory, &list, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count && i < SHOWN; i++)
-        used += (size_t)snprintf(existing + used, sizeof(existing) - used, "%s%" PRId64,
-                                 i ? ", " : "", list[i]);
+        list_text_add(existing, sizeof(existing), ", ", "%" PRId64, list[i]);
     if (count > SHOWN)
-        used += (size_t)snprintf(existing + used, sizeof(existing) - used, " and %zu older one%s",
-                                 count - SHOWN, count - SHOWN == 1 ? "" : "s");
+        list_text_add(existing, sizeof(existing), " and ", "%zu older one%s", count - SHOWN,
+                      count - SHOWN == 1 ? "" : "s");
     if (count > 0)
-        snprintf(existing + used, sizeof(existing) - used, "; select one with --iteration");
+        list_text_add(existing, sizeof(existing), "; ", "select one with --iteration");
+    else
+        snprintf(existing, sizeof(existing), "no other checkpoint");
     free(list);
     if (given->iteration >= 0)
         return error_set_code(err, ERROR_USAGE,

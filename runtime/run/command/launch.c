@@ -194,20 +194,19 @@ static int run_session(struct session *s, const char *const *words, size_t count
     return start(s, words, &signals, err);
 }
 
-static int print_ranks(const struct session *s, struct error *err)
+static void print_variable(const char *name, const char *value)
+{
+    printf("  %s=%s\n", name, value);
+}
+
+static int print_ranks(const struct session *s)
 {
     struct launch_run run = {.pod = &s->pod, .places = &s->places, .ranks = s->ranks};
 
     run.port = s->pod.port;
     for (int64_t local = 0; local < s->ranks; local++) {
-        char **environment = launch_environment(&run, local);
-
-        if (!environment)
-            return error_set(err, "out of memory");
         printf("rank %" PRId64 "\n", s->pod.node_rank * s->ranks + local);
-        for (char **item = environment; *item; item++)
-            printf("  %s\n", *item);
-        launch_environment_free(environment);
+        launch_environment(&run, local, print_variable);
     }
     return 0;
 }
@@ -227,7 +226,7 @@ static int launch(const struct launch_options *given, const char *const *words, 
         return -1;
     rc = launch_place(given, s.ranks, &s.places, err);
     if (rc == 0)
-        rc = given->dry_run ? print_ranks(&s, err) : run_session(&s, words, count, err);
+        rc = given->dry_run ? print_ranks(&s) : run_session(&s, words, count, err);
     launch_places_clear(&s.places);
     return rc;
 }

@@ -64,14 +64,13 @@ struct launch_run {
     const char *secret; /* NULL: none */
     int64_t ranks;      /* of this pod */
     int64_t port;
-    int label; /* begin each line of output with the rank */
+    bool label; /* begin each line of output with the rank */
     int64_t restarts;
 };
 
-/* The environment of a rank: NAME=VALUE in a list that ends with NULL, besides this process's own.
- * Caller must launch_environment_free. NULL: out of memory. */
-char **launch_environment(const struct launch_run *run, int64_t local_rank);
-void launch_environment_free(char **list);
+/* Call 'put' for each variable of a rank's environment that differs from this process's own. */
+typedef void launch_put(const char *name, const char *value);
+void launch_environment(const struct launch_run *run, int64_t local_rank, launch_put *put);
 
 /* Start the ranks of this pod, forward their output and this process's signals, and wait until all
  * have ended. If one fails, the others are ended. Returns the exit code of the first that failed,

@@ -7,6 +7,7 @@
 #include "launch.h"
 #include "base/core/log.h"
 #include "lib/node.h"
+#include "lib/parse.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -96,7 +97,6 @@ static void find_nics(char *names, size_t size)
     DIR *verbs = opendir("/sys/class/infiniband_verbs");
     struct dirent *entry;
     char path[320], name[64];
-    size_t used = 0;
     int missing = 0;
 
     names[0] = '\0';
@@ -107,8 +107,8 @@ static void find_nics(char *names, size_t size)
         snprintf(path, sizeof(path), "/dev/infiniband/%.200s", entry->d_name);
         if (access(path, F_OK) != 0)
             missing = 1;
-        else if (used + strlen(name) + 2 <= size)
-            used += (size_t)snprintf(names + used, size - used, "%s%s", used ? "," : "", name);
+        else
+            list_text_add(names, size, ",", "%s", name);
     }
     if (verbs)
         closedir(verbs);
@@ -121,15 +121,13 @@ static void find_nics(char *names, size_t size)
 /* The list for NCCL is the same on every rank of a pod. */
 static void list_nics(struct launch_places *places)
 {
-    size_t used = 0;
-
     for (size_t i = 0; i < places->placement->nic_count; i++) {
         const struct topology_device *nic = places->placement->nics[i];
 
         places->efa |= nic->vendor == 0x1d0f;
-        if (nic->name[0] && used + strlen(nic->name) + 3 < sizeof(places->nccl))
-            used += (size_t)snprintf(places->nccl + used, sizeof(places->nccl) - used, "%s%s",
-                                     used ? "," : "=", nic->name);
+        if (nic->name[0])
+            list_text_add(places->nccl, sizeof(places->nccl), ",", "%s%s",
+                          places->nccl[0] ? "" : "=", nic->name);
     }
 }
 

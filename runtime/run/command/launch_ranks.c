@@ -74,9 +74,17 @@ static void bind_to_place(const struct placement_task *task)
         syscall(SYS_set_mempolicy, MPOL_BIND, mask, NUMA_MOST + 1);
 }
 
+static void set_variable(const char *name, const char *value)
+{
+    if (setenv(name, value, 1) == 0)
+        return;
+    fprintf(stderr, "megatron launch: cannot set %s: %s\n", name, strerror(errno));
+    _exit(126);
+}
+
 /* In the new process. Never returns. */
 static void become_rank(const struct pod *pod, const struct rank *rank, int64_t local,
-                        char **environment, const char *const *words)
+                        const char *const *words)
 {
     const struct launch_run *run = pod->run;
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC), number;
@@ -90,8 +98,7 @@ static void become_rank(const struct pod *pod, const struct rank *rank, int64_t 
         dup2(rank->out[0].to, STDOUT_FILENO);
         dup2(rank->out[1].to, STDERR_FILENO);
     }
-    for (char **item = environment; *item; item++)
-        putenv(*item);
+    launch_environment(run, local, set_variable);
     if (run->places->placement)
         bind_to_place(&run->places->placement->tasks[local]);
     sigprocmask(SIG_SETMASK, &pod->signals->before, NULL);
@@ -124,20 +131,13 @@ static int open_channels(struct rank *rank, struct error *err)
 static int start_rank(struct pod *pod, int64_t local, const char *const *words, struct error *err)
 {
     struct rank *rank = &pod->ranks[local];
-    char **environment = launch_environment(pod->run, local);
-
     rank->number = pod->run->pod->node_rank * pod->run->ranks + local;
-    if (!environment)
-        return error_set(err, "out of memory");
-    if (pod->run->label && open_channels(rank, err) < 0) {
-        launch_environment_free(environment);
+    if (pod->run->label && open_channels(rank, err) < 0)
         return -1;
-    }
     fflush(NULL);
     rank->pid = fork();
     if (rank->pid == 0)
-        become_rank(pod, rank, local, environment, words);
-    launch_environment_free(environment);
+        become_rank(pod, rank, local, words);
     for (int i = 0; i < 2 && pod->run->label; i++) {
         close(rank->out[i].to);
         rank->out[i].to = i == 0 ? STDOUT_FILENO : STDERR_FILENO;

@@ -109,7 +109,6 @@ static int refuse_layout(const struct search *search, const struct search_reques
     int64_t tp = request->tp ? request->tp : 1, pp = request->pp ? request->pp : 1;
     int64_t sizes = tp * pp * (request->cp ? request->cp : 1);
     char reasons[SEARCH_REASONS * 320] = "";
-    size_t length = 0;
 
     if (ranks % sizes != 0)
         return error_set_code(
@@ -117,12 +116,10 @@ static int refuse_layout(const struct search *search, const struct search_reques
             "--layout: tp x pp x cp = %lld does not divide the %lld GPUs; change it or --nodes",
             (long long)sizes, (long long)ranks);
     for (int i = 0; i < SEARCH_REASONS; i++)
-        if (search->left[i] > 0) {
-            length += (size_t)snprintf(reasons + length, sizeof(reasons) - length, "%s%s (%.200s)",
-                                       length > 0 ? "; " : "", search_reason((enum search_reason)i),
-                                       search->why[i]);
-        }
-    if (length > 0)
+        if (search->left[i] > 0)
+            list_text_add(reasons, sizeof(reasons), "; ", "%s (%.200s)",
+                          search_reason((enum search_reason)i), search->why[i]);
+    if (reasons[0])
         return error_set_code(err, ERROR_USAGE,
                               "no layout is possible: %s; change the batch size, the nodes or "
                               "--layout",
@@ -161,43 +158,11 @@ static int refuse_memory(const struct search *search, const struct search_reques
 /* Output ---------------------------------------------------------------------------------------
  */
 
-static int write_svg(const struct show *show, const char *path, struct error *err)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *memory;
-    int rc;
-
-    if (strcmp(path, "-") == 0) {
-        show_svg(show, stdout);
-        return 0;
-    }
-    memory = memory_stream(&text, &size);
-    show_svg(show, memory);
-    memory_stream_close(memory);
-    rc = file_write_whole(path, text, size, 0, err);
-    if (rc < 0)
-        file_path_error(err);
-    free(text);
-    return rc;
-}
-
-static int append_record(const struct show *show, const char *path, struct error *err)
-{
-    FILE *file = fopen(path, "ae");
-
-    if (!file) {
-        error_set_errno(err, errno, "--record %s", path);
-        return file_path_error(err);
-    }
-    show_record(show, file);
-    return fclose(file) == 0 ? 0 : error_set_errno(err, errno, "--record %s", path);
-}
-
 static int print_search(const struct plan_options *options, const struct show *show,
                         const struct own *own, struct error *err)
 {
     const struct search *search = show->search;
+    struct output output;
 
     if (search->count == 0 && search->smallest.layout.tp == 0)
         return refuse_layout(search, show->request, err);
@@ -209,9 +174,17 @@ static int print_search(const struct plan_options *options, const struct show *s
         show_text(show, stdout);
     if (search->count == 0)
         return refuse_memory(search, show->request, own, err);
-    if (options->record && append_record(show, options->record, err) < 0)
-        return -1;
-    return options->svg ? write_svg(show, options->svg, err) : 0;
+    if (options->record) {
+        output_open(&output);
+        show_record(show, output.stream);
+        if (output_append(&output, options->record, err) < 0)
+            return error_prefix(err, "--record");
+    }
+    if (!options->svg)
+        return 0;
+    output_open(&output);
+    show_svg(show, output.stream);
+    return output_write(&output, options->svg, err);
 }
 
 /* The words of `megatron train` ----------------------------------------------------------------

@@ -141,43 +141,6 @@ static void print_text(const struct settings *settings, const struct findings *f
     }
 }
 
-static int append_records(const char *path, const struct findings *findings, struct error *err)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *memory = memory_stream(&text, &size);
-    int fd, rc = 0;
-
-    findings_write_records(findings, (double)time(NULL), memory);
-    memory_stream_close(memory);
-    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0 || write(fd, text, size) != (ssize_t)size) {
-        error_set_errno(err, errno, "cannot append to %s", path);
-        rc = file_path_error(err);
-    }
-    if (fd >= 0 && close(fd) < 0 && rc == 0)
-        rc = error_set_errno(err, errno, "cannot append to %s", path);
-    free(text);
-    return rc;
-}
-
-static int write_excluded(const char *path, const struct findings *findings, struct error *err)
-{
-    char *text = NULL;
-    size_t size = 0;
-    FILE *memory = memory_stream(&text, &size);
-    int rc;
-
-    if (list_failed(findings, memory) > 0)
-        fputc('\n', memory);
-    memory_stream_close(memory);
-    rc = file_write_whole(path, text, size, 0, err);
-    if (rc < 0)
-        file_path_error(err);
-    free(text);
-    return rc;
-}
-
 static const char *default_history(char *path, size_t size)
 {
     const char *cache = getenv("MEGATRON_CACHE_DIR"), *home = getenv("HOME");
@@ -196,6 +159,7 @@ static void remember(const struct settings *settings, struct findings *findings)
 {
     const char *path = settings->history, *job = getenv("SLURM_JOB_ID");
     char usual[PATH_MAX];
+    struct output output;
     struct error err;
 
     if (!path)
@@ -205,21 +169,32 @@ static void remember(const struct settings *settings, struct findings *findings)
             log_warning("the history is not updated: %s", err.text);
         findings_sort(findings);
     }
-    if (settings->records && append_records(settings->records, findings, &err) < 0)
-        log_warning("%s", err.text);
+    if (settings->records) {
+        output_open(&output);
+        findings_write_records(findings, (double)time(NULL), output.stream);
+        if (output_append(&output, settings->records, &err) < 0)
+            log_warning("%s", err.text);
+    }
 }
 
 static int report(const struct settings *settings, const struct world *world,
                   struct findings *findings, int nodes, bool full, struct error *err)
 {
+    struct output output;
+
     remember(settings, findings);
     if (settings->json)
         print_json(findings, (int)world->size, nodes, full);
     else
         print_text(settings, findings, (int)world->size, nodes);
     fflush(stdout);
-    if (settings->exclude && write_excluded(settings->exclude, findings, err) < 0)
-        return -1;
+    if (settings->exclude) {
+        output_open(&output);
+        if (list_failed(findings, output.stream) > 0)
+            fputc('\n', output.stream);
+        if (output_write(&output, settings->exclude, err) < 0)
+            return -1;
+    }
     return count_failed(findings) > settings->spares ? EXIT_SICK : 0;
 }
 

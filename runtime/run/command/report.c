@@ -48,24 +48,17 @@ static int write_page(const struct report_options *given, const struct options_r
         .peak = given->peak > 0 ? given->peak : NAN,
         .output = strcmp(given->output, "-") == 0 ? NULL : given->output,
     };
+    struct output output;
     struct input input;
-    char *page = NULL;
-    size_t size;
-    FILE *html;
     int rc = input_read(&input, &options, err);
 
     if (rc == 0) {
-        html = memory_stream(&page, &size);
-        page_write(&input, html);
-        memory_stream_close(html);
+        output_open(&output);
+        page_write(&input, output.stream);
         for (size_t i = 0; i < input.notes.count; i++)
             log_warning("%s", input.notes.items[i]);
-        if (!options.output)
-            fwrite(page, 1, size, stdout);
-        else if (file_write_whole(options.output, page, size, 0, err) < 0)
-            rc = file_path_error(err);
+        rc = output_write(&output, given->output, err);
     }
-    free(page);
     input_clear(&input);
     return rc;
 }

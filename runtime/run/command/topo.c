@@ -6,6 +6,8 @@
 #include "base/core/option.h"
 #include "base/core/xmalloc.h"
 #include "lib/placement.h"
+#include "lib/parse.h"
+#include "base/core/memory_stream.h"
 #include "topo.h"
 
 #include <errno.h>
@@ -97,20 +99,17 @@ static void format_cell(const struct placement *placement, enum column column, l
     static const char *const headings[COLUMNS] = {"task", "GPU", "NICs", "NUMA", "CPUs"};
     const struct placement_task *task = row < 0 ? NULL : &placement->tasks[row];
     char name[32], pci[PCI_TEXT];
-    size_t used = 0;
 
     strcpy(text, task ? "" : headings[column]);
     if (task && column == COLUMN_TASK)
         sprintf(text, "%ld", row);
-    for (size_t i = 0; task && column == COLUMN_GPU && i < task->gpu_count && used < CPU_TEXT; i++)
-        used += (size_t)snprintf(text + used, CPU_TEXT - used, "%s%d %s", i ? ", " : "",
-                                 task->gpus[i].index, pci_format(&task->gpus[i].pci, pci));
-    for (size_t i = 0; task && column == COLUMN_NICS && i < task->nic_count && used < CPU_TEXT; i++)
-        used += (size_t)snprintf(text + used, CPU_TEXT - used, "%s%s", i ? "," : "",
-                                 topology_device_name(task->nics[i], name));
-    for (size_t i = 0; task && column == COLUMN_NUMA && i < task->numa_count && used < CPU_TEXT;
-         i++)
-        used += (size_t)snprintf(text + used, CPU_TEXT - used, "%s%d", i ? "," : "", task->numa[i]);
+    for (size_t i = 0; task && column == COLUMN_GPU && i < task->gpu_count; i++)
+        list_text_add(text, CPU_TEXT, ", ", "%d %s", task->gpus[i].index,
+                      pci_format(&task->gpus[i].pci, pci));
+    for (size_t i = 0; task && column == COLUMN_NICS && i < task->nic_count; i++)
+        list_text_add(text, CPU_TEXT, ",", "%s", topology_device_name(task->nics[i], name));
+    for (size_t i = 0; task && column == COLUMN_NUMA && i < task->numa_count; i++)
+        list_text_add(text, CPU_TEXT, ",", "%d", task->numa[i]);
     if (task && column == COLUMN_CPUS)
         cpuset_format(&task->cpus, text, CPU_TEXT);
     if (text[0] == '\0')
@@ -127,11 +126,10 @@ void topo_summarize(const struct topology *topology, char *text, size_t size)
                  {topology->numa_count, "NUMA node"},
                  {topology->gpu_count, "GPU"},
                  {topology->nic_count, "compute NIC"}};
-    size_t used = 0;
-
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%zu %s%s", i ? ", " : "",
-                                 parts[i].count, parts[i].name, parts[i].count == 1 ? "" : "s");
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        list_text_add(text, size, ", ", "%zu %s%s", parts[i].count, parts[i].name,
+                      parts[i].count == 1 ? "" : "s");
 }
 
 static void print_table(const char *title, const struct topology *topology,
@@ -164,33 +162,20 @@ static void print_table(const char *title, const struct topology *topology,
     free(text);
 }
 
-static int write_svg(const char *path, const char *title, const struct topology *topology,
-                     const struct placement *placement, struct error *err)
-{
-    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
-    int rc;
-
-    if (!file) {
-        error_set_errno(err, errno, "cannot write %s", path);
-        return file_path_error(err);
-    }
-    rc = topo_draw(title, topology, placement, file, err);
-    if (file == stdout)
-        return rc;
-    if (fclose(file) != 0 && rc == 0)
-        rc = error_set_errno(err, errno, "cannot write %s", path);
-    return rc;
-}
-
 static int print_placement(const struct topo_options *options, const struct topology *topology,
                            const struct placement *placement, struct error *err)
 {
     const char *title = options->topology ? options->topology : "this machine";
+    struct output output;
 
     if (strrchr(title, '/'))
         title = strrchr(title, '/') + 1;
-    if (options->svg && write_svg(options->svg, title, topology, placement, err) < 0)
-        return -1;
+    if (options->svg) {
+        output_open(&output);
+        topo_draw(title, topology, placement, output.stream);
+        if (output_write(&output, options->svg, err) < 0)
+            return -1;
+    }
     if (options->json)
         print_json(placement);
     else if (!options->svg || strcmp(options->svg, "-") != 0)

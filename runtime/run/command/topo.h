@@ -9,9 +9,8 @@
 /* Write "96 cores, 192 CPUs, 2 NUMA nodes, 8 GPUs, 32 compute NICs". */
 void topo_summarize(const struct topology *topology, char *text, size_t size);
 
-/* Draw the node with its GPUs, NICs and cores as SVG, colored by task. 'title' is the heading.
- * Returns 0 or -1. */
-int topo_draw(const char *title, const struct topology *topology, const struct placement *placement,
-              FILE *file, struct error *err);
+/* Draw the node with its GPUs, NICs and cores as SVG, colored by task. 'title' is the heading. */
+void topo_draw(const char *title, const struct topology *topology,
+               const struct placement *placement, FILE *file);
 
 #endif
