@@ -5,8 +5,9 @@
 #include "base/core/xmalloc.h"
 #include "topo.h"
 
-#include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ struct box {
     enum box_kind kind;
     int subject; /* index of the place or device; for cores, the place they belong to */
     int first_child, last_child, next;
+    int children, gpus;      /* how many; GPUs among them */
     int x, y, width, height; /* x and y relative to the parent */
 };
 
@@ -25,9 +27,8 @@ struct drawing {
     FILE *file;
     struct box *boxes;
     size_t count;
-    int *home;    /* for each core, the innermost place that contains it */
-    int *task_of; /* tasks that use the object being drawn */
-    int task_count;
+    int *home;           /* for each core, the innermost place that contains it */
+    struct cpuset users; /* the tasks that use what is being drawn: a set of numbers */
 };
 
 enum {
@@ -79,6 +80,11 @@ static const char *color(const struct drawing *drawing, int task, char buffer[8]
 
 /* --- Boxes ----------------------------------------------------------------------------------- */
 
+static bool is_gpu(const struct drawing *drawing, const struct box *box)
+{
+    return box->kind == BOX_DEVICE && drawing->topology->devices[box->subject].kind == DEVICE_GPU;
+}
+
 static int add_box(struct drawing *drawing, enum box_kind kind, int subject, int parent)
 {
     int box = (int)drawing->count++;
@@ -92,17 +98,9 @@ static int add_box(struct drawing *drawing, enum box_kind kind, int subject, int
     else
         drawing->boxes[drawing->boxes[parent].last_child].next = box;
     drawing->boxes[parent].last_child = box;
+    drawing->boxes[parent].children++;
+    drawing->boxes[parent].gpus += is_gpu(drawing, &drawing->boxes[box]);
     return box;
-}
-
-static int child_count(const struct drawing *drawing, int box)
-{
-    int count = 0;
-
-    for (int child = drawing->boxes[box].first_child; child >= 0;
-         child = drawing->boxes[child].next)
-        count++;
-    return count;
 }
 
 /* Innermost places come last in the array. */
@@ -129,27 +127,31 @@ static void add_devices(struct drawing *drawing, int place, int box)
                 add_box(drawing, BOX_DEVICE, (int)i, box);
 }
 
+static bool is_below(const struct topology *topology, size_t device, int place)
+{
+    int at = topology->devices[device].place;
+
+    while (at > place)
+        at = topology->places[at].parent;
+    return at == place;
+}
+
 static size_t devices_below(const struct topology *topology, int place)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < topology->device_count; i++) {
-        int at = topology->devices[i].place;
-
-        while (at > place)
-            at = topology->places[at].parent;
-        count += at == place;
-    }
+    for (size_t i = 0; i < topology->device_count; i++)
+        count += is_below(topology, i, place);
     return count;
 }
 
 /* Is everything below a bridge also below a single other bridge? Such chains are drawn as one. */
-static int leads_on(const struct topology *topology, int place, size_t below)
+static bool leads_on(const struct topology *topology, int place, size_t below)
 {
     for (size_t i = (size_t)place + 1; i < topology->place_count; i++)
         if (topology->places[i].parent == place && devices_below(topology, (int)i) == below)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* GPUs first: bridges that lead to a GPU come before those that lead to NICs only. */
@@ -158,21 +160,16 @@ static int rank_of(const struct drawing *drawing, int place)
     const struct topology *topology = drawing->topology;
     int rank = DEVICE_OTHER;
 
-    for (size_t i = 0; i < topology->device_count; i++) {
-        int at = topology->devices[i].place;
-
-        while (at > place)
-            at = topology->places[at].parent;
-        if (at == place && (int)topology->devices[i].kind < rank)
+    for (size_t i = 0; i < topology->device_count; i++)
+        if ((int)topology->devices[i].kind < rank && is_below(topology, i, place))
             rank = topology->devices[i].kind;
-    }
     return rank;
 }
 
 static void add_places(struct drawing *drawing, int parent, int box)
 {
     const struct topology *topology = drawing->topology;
-    int has_cores = 0;
+    bool has_cores = false;
 
     for (size_t core = 0; core < topology->core_count; core++)
         has_cores |= drawing->home[core] == parent;
@@ -232,25 +229,12 @@ static void measure_cores(const struct drawing *drawing, struct box *box)
     box->height = rows * (grid.threads * CPU_HEIGHT + CORE_GAP) - CORE_GAP;
 }
 
-static int is_gpu(const struct drawing *drawing, const struct box *box)
-{
-    return box->kind == BOX_DEVICE && drawing->topology->devices[box->subject].kind == DEVICE_GPU;
-}
-
-static int more_gpus(const struct drawing *drawing, const struct box *box)
-{
-    int gpus = 0;
-
-    for (int i = box->first_child; i >= 0; i = drawing->boxes[i].next)
-        gpus += is_gpu(drawing, &drawing->boxes[i]);
-    return gpus > 1;
-}
-
 /* Place children side by side, in rows that wrap at 'limit'. */
 static void measure_rows(struct drawing *drawing, int box, int limit, int header)
 {
     struct box *self = &drawing->boxes[box];
-    int x = GAP, y = header, row = 0, alone = 0;
+    int x = GAP, y = header, row = 0;
+    bool alone = false;
 
     self->width = 0;
     for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next) {
@@ -263,7 +247,7 @@ static void measure_rows(struct drawing *drawing, int box, int limit, int header
         }
         /* Cores are above everything else, a GPU is above the NICs of its switch. */
         alone = child->kind == BOX_CORES ||
-                (self->kind == BOX_BRIDGE && is_gpu(drawing, child) && !more_gpus(drawing, self));
+                (self->kind == BOX_BRIDGE && self->gpus == 1 && is_gpu(drawing, child));
         child->x = x;
         child->y = y;
         x += child->width + GAP;
@@ -276,7 +260,7 @@ static void measure_rows(struct drawing *drawing, int box, int limit, int header
 }
 
 /* Is a box the only one in its row? */
-static int is_alone(const struct drawing *drawing, int box)
+static bool is_alone(const struct drawing *drawing, int box)
 {
     int next = drawing->boxes[box].next;
 
@@ -284,7 +268,7 @@ static int is_alone(const struct drawing *drawing, int box)
 }
 
 /* A machine with one NUMA node and no packages: the NUMA node is the machine's box. */
-static int is_drawn(const struct drawing *drawing, const struct box *box)
+static bool is_drawn(const struct drawing *drawing, const struct box *box)
 {
     return box->subject != 0 || drawing->topology->numas[0].place == 0;
 }
@@ -293,96 +277,93 @@ static void measure(struct drawing *drawing, int box, int limit)
 {
     struct box *self = &drawing->boxes[box];
 
+    if (self->kind == BOX_CORES)
+        measure_cores(drawing, self);
     if (self->kind == BOX_DEVICE) {
         self->width = DEVICE_WIDTH;
         self->height = DEVICE_HEIGHT;
-    } else if (self->kind == BOX_CORES) {
-        measure_cores(drawing, self);
-    } else if (self->kind == BOX_BRIDGE) {
+    }
+    if (self->kind == BOX_CORES || self->kind == BOX_DEVICE)
+        return;
+    for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
+        measure(drawing, i, limit - 2 * GAP);
+    if (self->kind == BOX_BRIDGE) {
         /* Two columns, or one if there is nothing for the second. */
-        int few = child_count(drawing, box) <= 3;
+        int columns = self->children <= 3 ? 1 : 2;
 
-        for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
-            measure(drawing, i, limit - 2 * GAP);
-        measure_rows(drawing, box, few ? DEVICE_WIDTH + 2 * GAP : 2 * DEVICE_WIDTH + 3 * GAP, GAP);
-        for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
-            if (is_gpu(drawing, &drawing->boxes[i]) && !more_gpus(drawing, self))
-                drawing->boxes[i].width = self->width - 2 * GAP;
+        measure_rows(drawing, box, columns * (DEVICE_WIDTH + GAP) + GAP, GAP);
     } else {
-        for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
-            measure(drawing, i, limit - 2 * GAP);
         measure_rows(drawing, box, limit, is_drawn(drawing, self) ? HEADER : GAP);
         if (self->width < 140)
             self->width = 140;
-        /* Packages below each other get the same width. */
-        for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next)
-            if (drawing->boxes[i].kind == BOX_PLACE && self->subject == 0 && is_alone(drawing, i))
-                drawing->boxes[i].width = self->width - 2 * GAP;
+    }
+    /* A single GPU is as wide as the NICs below it, and packages below each other are equally wide.
+     */
+    for (int i = self->first_child; i >= 0; i = drawing->boxes[i].next) {
+        struct box *child = &drawing->boxes[i];
+
+        if (self->kind == BOX_BRIDGE
+                ? self->gpus == 1 && is_gpu(drawing, child)
+                : child->kind == BOX_PLACE && self->subject == 0 && is_alone(drawing, i))
+            child->width = self->width - 2 * GAP;
     }
 }
 
 /* --- Drawing --------------------------------------------------------------------------------- */
 
-static void collect_device_tasks(struct drawing *drawing, const struct topology_device *device)
+static void find_users(struct drawing *drawing, int cpu, const struct topology_device *device)
 {
-    drawing->task_count = 0;
+    cpuset_clear(&drawing->users);
     for (size_t t = 0; t < drawing->placement->task_count; t++) {
         const struct placement_task *task = &drawing->placement->tasks[t];
-        int uses = 0;
+        bool uses = !device && cpuset_has(&task->cpus, cpu);
 
-        for (size_t i = 0; i < task->gpu_count; i++)
-            uses |=
-                device->kind == DEVICE_GPU && pci_compare(&task->gpus[i].pci, &device->pci) == 0;
+        for (size_t i = 0; device && device->kind == DEVICE_GPU && i < task->gpu_count; i++)
+            uses |= pci_compare(&task->gpus[i].pci, &device->pci) == 0;
         for (size_t i = 0; i < task->nic_count; i++)
             uses |= task->nics[i] == device;
         if (uses)
-            drawing->task_of[drawing->task_count++] = (int)t;
+            cpuset_add(&drawing->users, (int)t);
     }
-}
-
-static void collect_cpu_tasks(struct drawing *drawing, int cpu)
-{
-    drawing->task_count = 0;
-    for (size_t t = 0; t < drawing->placement->task_count; t++)
-        if (cpuset_has(&drawing->placement->tasks[t].cpus, cpu))
-            drawing->task_of[drawing->task_count++] = (int)t;
 }
 
 /* "task 0", "tasks 0-3". */
-static void format_tasks(const struct drawing *drawing, char *text, size_t size)
+static void format_users(const struct drawing *drawing, char *text, size_t size)
 {
-    struct cpuset tasks; /* a set of numbers, here of tasks */
-    int length;
+    int count = cpuset_count(&drawing->users);
+    int length = snprintf(text, size, "%s", count == 0 ? "" : count == 1 ? "task " : "tasks ");
 
-    cpuset_clear(&tasks);
-    for (int i = 0; i < drawing->task_count; i++)
-        cpuset_add(&tasks, drawing->task_of[i]);
-    text[0] = '\0';
-    if (drawing->task_count == 0)
-        return;
-    length = snprintf(text, size, "%s", drawing->task_count == 1 ? "task " : "tasks ");
-    cpuset_format(&tasks, text + length, size - (size_t)length);
+    if (count > 0)
+        cpuset_format(&drawing->users, text + length, size - (size_t)length);
 }
 
-/* Draw a rectangle with one stripe per collected task; white if there is none. */
+static void draw_box(const struct drawing *drawing, int x, int y, int width, int height,
+                     const char *attributes, ...) __attribute__((format(printf, 6, 7)));
+
+static void draw_box(const struct drawing *drawing, int x, int y, int width, int height,
+                     const char *attributes, ...)
+{
+    va_list args;
+
+    fprintf(drawing->file, "<rect x='%d' y='%d' width='%d' height='%d' ", x, y, width, height);
+    va_start(args, attributes);
+    vfprintf(drawing->file, attributes, args);
+    va_end(args);
+    fprintf(drawing->file, "/>\n");
+}
+
+/* A box with one stripe per task that uses it; white if there is none. */
 static void fill(const struct drawing *drawing, int x, int y, int width, int height, int radius)
 {
+    int count = cpuset_count(&drawing->users), task = cpuset_next(&drawing->users, -1);
+    double stripe = count > 0 ? (double)width / count : width;
     char hex[8];
-    double stripe = drawing->task_count > 0 ? (double)width / drawing->task_count : width;
 
-    if (drawing->task_count == 1) {
-        fprintf(drawing->file,
-                "<rect x='%d' y='%d' width='%d' height='%d' rx='%d' fill='%s' class='line'/>\n", x,
-                y, width, height, radius, color(drawing, drawing->task_of[0], hex));
-        return;
-    }
-    fprintf(drawing->file,
-            "<rect x='%d' y='%d' width='%d' height='%d' rx='%d' fill='#fff' class='line'/>\n", x, y,
-            width, height, radius);
-    for (int i = 0; i < drawing->task_count; i++)
+    draw_box(drawing, x, y, width, height, "rx='%d' fill='%s' class='line'", radius,
+             count == 1 ? color(drawing, task, hex) : "#fff");
+    for (int i = 0; count > 1 && i < count; i++, task = cpuset_next(&drawing->users, task))
         fprintf(drawing->file, "<rect x='%.1f' y='%d' width='%.1f' height='%d' fill='%s'/>\n",
-                x + i * stripe, y + 1, stripe, height - 2,
-                color(drawing, drawing->task_of[i], hex));
+                x + i * stripe, y + 1, stripe, height - 2, color(drawing, task, hex));
 }
 
 static void draw_cores(struct drawing *drawing, const struct box *box, int x, int y)
@@ -402,8 +383,8 @@ static void draw_cores(struct drawing *drawing, const struct box *box, int x, in
             int cpu = topology->cpus[core->first_cpu + k];
             char tasks[64];
 
-            collect_cpu_tasks(drawing, cpu);
-            format_tasks(drawing, tasks, sizeof(tasks));
+            find_users(drawing, cpu, NULL);
+            format_users(drawing, tasks, sizeof(tasks));
             fprintf(drawing->file, "<g><title>CPU %d%s%s</title>", cpu, tasks[0] ? ": " : "",
                     tasks);
             fill(drawing, left, top + k * CPU_HEIGHT, CPU_WIDTH, CPU_HEIGHT, 0);
@@ -419,8 +400,8 @@ static void draw_device(struct drawing *drawing, const struct box *box, int x, i
     const struct topology_device *device = &drawing->topology->devices[box->subject];
     char pci[PCI_TEXT], tasks[64], name[48];
 
-    collect_device_tasks(drawing, device);
-    format_tasks(drawing, tasks, sizeof(tasks));
+    find_users(drawing, -1, device);
+    format_users(drawing, tasks, sizeof(tasks));
     pci_format(&device->pci, pci);
     if (device->kind == DEVICE_GPU)
         snprintf(name, sizeof(name), "GPU %d", topology_gpu_index(drawing->topology, &device->pci));
@@ -436,7 +417,7 @@ static void draw_device(struct drawing *drawing, const struct box *box, int x, i
                                          : "other");
     put_text(drawing->file, name);
     fprintf(drawing->file, "</text><text x='%d' y='%d' class='pci'>%s</text>", x + 7, y + 29, pci);
-    if (drawing->task_count > 0 && strlen(tasks) < 14)
+    if (tasks[0] && strlen(tasks) < 14)
         fprintf(drawing->file, "<text x='%d' y='%d' class='task'>%s</text>", x + box->width - 6,
                 y + 15, strncmp(tasks, "task ", 5) == 0 ? tasks : strchr(tasks, ' ') + 1);
     fprintf(drawing->file, "</g>\n");
@@ -446,12 +427,12 @@ static void draw_place(struct drawing *drawing, const struct box *box, int x, in
 {
     const struct topology *topology = drawing->topology;
     const struct topology_place *place = &topology->places[box->subject];
-    int number = 0, named = place->kind == PLACE_PACKAGE;
+    bool named = place->kind == PLACE_PACKAGE;
+    int number = 0;
 
-    fprintf(drawing->file,
-            "<rect x='%d' y='%d' width='%d' height='%d' rx='4' class='place%d'/>\n"
-            "<text x='%d' y='%d' class='label'>",
-            x, y, box->width, box->height, place->kind == PLACE_PACKAGE, x + GAP, y + 15);
+    draw_box(drawing, x, y, box->width, box->height, "rx='4' class='place%d'",
+             place->kind == PLACE_PACKAGE);
+    fprintf(drawing->file, "<text x='%d' y='%d' class='label'>", x + GAP, y + 15);
     for (int i = 0; i < box->subject; i++)
         number += topology->places[i].kind == PLACE_PACKAGE;
     if (named)
@@ -459,7 +440,7 @@ static void draw_place(struct drawing *drawing, const struct box *box, int x, in
     for (size_t i = 0; i < topology->numa_count; i++)
         if (topology->numas[i].place == box->subject) {
             fprintf(drawing->file, "%sNUMA node %d", named ? ", " : "", topology->numas[i].os);
-            named = 1;
+            named = true;
         }
     fprintf(drawing->file, "</text>\n");
 }
@@ -475,9 +456,7 @@ static void draw(struct drawing *drawing, int number, int x, int y)
     else if (box->kind == BOX_DEVICE)
         draw_device(drawing, box, x, y);
     else if (box->kind == BOX_BRIDGE)
-        fprintf(drawing->file,
-                "<rect x='%d' y='%d' width='%d' height='%d' rx='6' class='bridge'/>\n", x, y,
-                box->width, box->height);
+        draw_box(drawing, x, y, box->width, box->height, "rx='6' class='bridge'");
     else if (is_drawn(drawing, box))
         draw_place(drawing, box, x, y);
     for (int child = box->first_child; child >= 0; child = drawing->boxes[child].next)
@@ -546,8 +525,7 @@ void topo_draw(const char *title, const struct topology *topology,
         .file = file,
         /* A place has one box, and perhaps one for its cores; a device has one. */
         .boxes = xcalloc(2 * topology->place_count + topology->device_count, sizeof(struct box)),
-        .home = xcalloc(topology->core_count, sizeof(int)),
-        .task_of = xcalloc(placement->task_count, sizeof(int))};
+        .home = xcalloc(topology->core_count, sizeof(int))};
 
     find_homes(&drawing);
     add_places(&drawing, 0, add_box(&drawing, BOX_PLACE, 0, -1));
@@ -555,5 +533,4 @@ void topo_draw(const char *title, const struct topology *topology,
     draw_page(&drawing, title);
     free(drawing.boxes);
     free(drawing.home);
-    free(drawing.task_of);
 }
