@@ -3,6 +3,8 @@
 # Includes point down only: a folder uses its own headers, by their names, and those of the layers below it, by their
 # paths, in the order of runtime/Makefile.am, and only those that the other folder's Makefile.am lists as public_headers.
 # The wings data/ and engine/ meet only in tokenizer/ and dataset/. No header includes itself through others.
+# Calls point down, too: no library of a build uses a symbol of one above it, and in some folders no two files call each
+# other.
 . "$(dirname "$0")/../tap.sh"
 
 # check TREE: print every include that points up, cannot be found or closes a cycle.
@@ -87,6 +89,59 @@ found=$(check "$top")
 like "$found" '^[0-9]{3,} files, [0-9]{4,} includes$' "the includes of all sources are read"
 is "$(grep -v ' files, ' <<<"$found")" "" "every include points down to a public header, and none is in a cycle"
 
+# check_calls BUILD: print every call that points up, and those that close a cycle between files.
+check_calls() {
+    perl - "$1" <<'PERL'
+use strict;
+use warnings;
+
+my $build = shift;
+# Tables of functions, as of tokenizers or blocks, lead from a file to others and back; here there are none.
+my %acyclic = map { $_ => 1 } qw(container runtime/base/core runtime/data/jobs runtime/engine/comm runtime/engine/parallel
+    runtime/engine/schedule runtime/run/checkpoint runtime/run/exchange runtime/run/generate runtime/run/plan);
+
+sub contents { open my $file, '<', $_[0] or die "$_[0]: $!"; local $/; return scalar <$file> }
+sub folder_of { return $_[0] =~ m{(.*)/} ? $1 : '' }
+
+my ($subdirs) = contents('runtime/Makefile.am') =~ s/\\\n//gr =~ /^SUBDIRS = (.*)/m;
+my @layers = grep { -e "$_/Makefile.am" } 'lib', 'container', map { "runtime/$_" } grep { m{^[a-z]+/[a-z]+$} } split ' ', $subdirs;
+my %level = map { $layers[$_] => $_ } 0 .. $#layers;
+my (%defined, %uses, %calls);
+for my $layer (@layers) {
+    my ($libraries) = contents("$layer/Makefile.am") =~ s/\\\n//gr =~ /^noinst_LIBRARIES = (.*)/m;
+    for my $library (grep { -e } map { "$build/$layer/$_" } split ' ', $libraries // '') {
+        for (`nm -A '$library'`) {
+            my ($object, $kind, $symbol) = /:([^:]+\.o):\S*\s+(\w) (\S+)$/ or next;
+            $kind eq 'U' ? push @{ $uses{"$layer/$object"} }, $symbol : ($defined{$symbol} = "$layer/$object") if $kind =~ /[UTDBRC]/;
+        }
+    }
+}
+for my $file (sort keys %uses) {
+    for my $symbol (@{ $uses{$file} }) {
+        my $other = $defined{$symbol} or next;
+        print "$file uses $symbol of $other, which is above it\n" if $level{ folder_of($other) } > $level{ folder_of($file) };
+        $calls{$file}{$other} = 1 if $other ne $file && folder_of($other) eq folder_of($file) && $acyclic{ folder_of($file) };
+    }
+}
+my %state;
+sub visit {
+    my ($file, @way) = @_;
+    return if ($state{$file} // '') eq 'done';
+    return print "a cycle of calls: @way $file\n" if ($state{$file} // '') eq 'open';
+    $state{$file} = 'open';
+    visit($_, @way, $file) for sort keys %{ $calls{$file} // {} };
+    $state{$file} = 'done';
+}
+visit($_) for sort keys %calls;
+printf "%d objects\n", scalar keys %uses;
+PERL
+}
+
+cd "$top" || exit 1
+found=$(check_calls "$MEGATRON_BUILD")
+like "$found" '^[0-9]{3,} objects$' "the calls of all libraries are read"
+is "$(grep -v ' objects$' <<<"$found")" "" "every call points down, and none is in a cycle"
+
 # What is forbidden is found.
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
@@ -111,4 +166,18 @@ like "$found" '^a cycle: .*runtime/base/core/core\.h runtime/engine/model/model\
 like "$found" '^runtime/engine/model/private\.c includes runtime/base/core/private\.h, which is private to its folder$' "an include of a private header is found"
 like "$found" '^runtime/data/corpus/unused\.h is public, but no other folder includes it$' "a public header that nobody includes is found"
 like "$found" '^lib/b\.c: nothing\.h is not found$' "a header that does not exist is found"
+
+mkdir -p "$tree/_build"/{lib,runtime/base/core}
+echo 'noinst_LIBRARIES = libmegatron.a' >"$tree/lib/Makefile.am"
+echo 'noinst_LIBRARIES = libcore.a' >>"$tree/runtime/base/core/Makefile.am"
+(
+    cd "$tree/_build" || exit
+    echo 'void core_log(void); void low(void); void low(void) { core_log(); }' >low.c
+    echo 'void core_log(void); void core_open(void); void core_log(void) { core_open(); }' >log.c
+    echo 'void core_log(void); void core_open(void); void core_open(void) { core_log(); }' >open.c
+    "${CC:-cc}" -c low.c log.c open.c && ar rc lib/libmegatron.a low.o && ar rc runtime/base/core/libcore.a log.o open.o
+)
+found=$(cd "$tree" && check_calls _build)
+like "$found" '^lib/low\.o uses core_log of runtime/base/core/log\.o, which is above it$' "a call of a higher layer is found"
+like "$found" '^a cycle of calls: runtime/base/core/log\.o runtime/base/core/open\.o runtime/base/core/log\.o$' "a cycle of calls is found"
 done_testing
