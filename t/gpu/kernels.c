@@ -14,7 +14,6 @@ struct work {
     int64_t cols;
     char *x, *pre, *y; /* (ROWS, cols) */
     float *out, *workspace;
-    int processors;
 };
 
 /* Attention with dropout: the scores of all heads of a sample, and the tensors computed from them.
@@ -52,7 +51,10 @@ static void gelu(const void *all)
 {
     const struct work *w = all;
 
-    kernel_activation(NULL, ACTIVATION_GELU_TANH, TYPE_BF16, ROWS * w->cols, w->x, w->y);
+    kernel_activation(
+        NULL,
+        &(struct activation_shape){ROWS * w->cols, TYPE_BF16, TYPE_BF16, ACTIVATION_GELU_TANH, 0},
+        &(struct activation_operands){.x = w->x, .y = w->y});
 }
 
 static void sums(const void *all)
@@ -60,7 +62,7 @@ static void sums(const void *all)
     const struct work *w = all;
 
     kernel_column_sums(NULL, ACTIVATION_NONE, TYPE_BF16, ROWS, w->cols, w->x, NULL, NULL, w->out, 0,
-                       w->workspace, w->processors);
+                       w->workspace);
 }
 
 static void gelu_gradient_and_sums(const void *all)
@@ -68,7 +70,7 @@ static void gelu_gradient_and_sums(const void *all)
     const struct work *w = all;
 
     kernel_column_sums(NULL, ACTIVATION_GELU_TANH, TYPE_BF16, ROWS, w->cols, w->x, w->pre, w->y,
-                       w->out, 0, w->workspace, w->processors);
+                       w->out, 0, w->workspace);
 }
 
 static void softmax(const void *all)
@@ -115,7 +117,7 @@ static void print_rate(const char *name, double bytes, double seconds, double co
 }
 
 /* Returns the bandwidth of a copy. */
-static double measure(int64_t cols, int processors)
+static double measure(int64_t cols)
 {
     static const struct {
         const char *name;
@@ -124,7 +126,7 @@ static double measure(int64_t cols, int processors)
     } kernels[] = {{"gelu", gelu, 2},
                    {"sums of columns", sums, 1},
                    {"gelu's gradient and sums", gelu_gradient_and_sums, 3}};
-    struct work w = {.cols = cols, .processors = processors};
+    struct work w = {.cols = cols};
     size_t bytes = tensor_bytes(&w);
     double copied;
 
@@ -132,7 +134,7 @@ static double measure(int64_t cols, int processors)
     check(cudaMalloc((void **)&w.pre, bytes));
     check(cudaMalloc((void **)&w.y, bytes));
     check(cudaMalloc((void **)&w.out, (size_t)cols * sizeof(float)));
-    check(cudaMalloc((void **)&w.workspace, kernel_column_sums_workspace(ROWS, cols, processors)));
+    check(cudaMalloc((void **)&w.workspace, kernel_column_sums_workspace(ROWS, cols)));
     kernel_noise(NULL, TYPE_BF16, ROWS * cols, w.x);
     kernel_noise(NULL, TYPE_BF16, ROWS * cols, w.pre);
     copied = 2 * (double)bytes / seconds_of(copy, &w);
@@ -192,12 +194,10 @@ static void measure_softmax(int64_t length, double dropout, double copied)
 
 int main(void)
 {
-    int processors;
     double copied;
 
-    check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
-    measure(4096, processors);          /* gpt345m, between the two layers of an MLP */
-    copied = measure(8192, processors); /* gpt1.3b */
+    measure(4096);          /* gpt345m, between the two layers of an MLP */
+    copied = measure(8192); /* gpt1.3b */
     measure_softmax(1024, 0, copied);
     measure_softmax(1024, 0.1, copied);
     measure_softmax(2048, 0, copied);

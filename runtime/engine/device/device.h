@@ -364,46 +364,13 @@ static inline void plan_destroy(struct device_plan *plan)
 }
 
 /* run_NAME(plan, stream, operands): one typed call per kind of operation. */
-#define DEVICE_RUN(name)                                                                  \
+#define OPERATION(kind, name, ...)                                                        \
     static inline void run_##name(struct device_plan *plan, struct device_stream *stream, \
                                   const struct name##_operands *operands)                 \
     {                                                                                     \
         plan->run(plan, stream, operands, sizeof(*operands));                             \
     }
-DEVICE_RUN(linear_forward)
-DEVICE_RUN(linear_dgrad)
-DEVICE_RUN(linear_wgrad)
-DEVICE_RUN(activation)
-DEVICE_RUN(residual_norm)
-DEVICE_RUN(residual_norm_backward)
-DEVICE_RUN(attention)
-DEVICE_RUN(attention_backward)
-DEVICE_RUN(rope)
-DEVICE_RUN(head_norm)
-DEVICE_RUN(head_norm_backward)
-DEVICE_RUN(scale)
-DEVICE_RUN(softcap)
-DEVICE_RUN(clip)
-DEVICE_RUN(quantize)
-DEVICE_RUN(scaling)
-DEVICE_RUN(weight_scales)
-DEVICE_RUN(quantize_squares)
-DEVICE_RUN(swiglu)
-DEVICE_RUN(swiglu_backward)
-DEVICE_RUN(embedding)
-DEVICE_RUN(embedding_backward)
-DEVICE_RUN(cross_entropy_partial)
-DEVICE_RUN(cross_entropy_finish)
-DEVICE_RUN(adam)
-DEVICE_RUN(muon)
-DEVICE_RUN(square_sum)
-DEVICE_RUN(step)
-DEVICE_RUN(convert)
-DEVICE_RUN(add)
-DEVICE_RUN(gather_rows)
-DEVICE_RUN(normal)
-DEVICE_RUN(fill)
-#undef DEVICE_RUN
+#include "operations.def"
 
 #ifdef __cplusplus
 }

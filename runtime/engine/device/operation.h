@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every operation of training that a device performs: its shape, from which a plan is created, and
- * its operands, which a run takes.
+/* Every operation of training that a device performs (operations.def lists them): its shape, from
+ * which a plan is created, and its operands, which a run takes.
  *
  * - Matrices are row-major and dense unless strides are given. A row is one token; rows are ordered
  *   sample by sample: row = sample * sequence + position. Sequence parallelism splits rows into
@@ -64,42 +64,23 @@ struct operand_scale {
     float *inverse;
 };
 
+/* OPERATION_LINEAR_FORWARD and so on. */
 enum operation_kind {
-    OPERATION_LINEAR_FORWARD,
-    OPERATION_LINEAR_DGRAD,
-    OPERATION_LINEAR_WGRAD,
-    OPERATION_ACTIVATION,
-    OPERATION_RESIDUAL_NORM,
-    OPERATION_RESIDUAL_NORM_BACKWARD,
-    OPERATION_ATTENTION,
-    OPERATION_ATTENTION_BACKWARD,
-    OPERATION_ROPE,
-    OPERATION_SWIGLU,
-    OPERATION_SWIGLU_BACKWARD,
-    OPERATION_EMBEDDING,
-    OPERATION_EMBEDDING_BACKWARD,
-    OPERATION_CROSS_ENTROPY_PARTIAL,
-    OPERATION_CROSS_ENTROPY_FINISH,
-    OPERATION_ADAM,
-    OPERATION_SQUARE_SUM,
-    OPERATION_STEP,
-    OPERATION_CONVERT,
-    OPERATION_ADD,
-    OPERATION_GATHER_ROWS,
-    OPERATION_NORMAL,
-    OPERATION_FILL,
-    OPERATION_HEAD_NORM,
-    OPERATION_HEAD_NORM_BACKWARD,
-    OPERATION_SCALE,
-    OPERATION_SOFTCAP,
-    OPERATION_CLIP,
-    OPERATION_QUANTIZE,
-    OPERATION_SCALING,
-    OPERATION_WEIGHT_SCALES,
-    OPERATION_QUANTIZE_SQUARES,
-    OPERATION_MUON,
+#define OPERATION(kind, ...) OPERATION_##kind,
+#include "operations.def"
     OPERATION_COUNT,
 };
+
+/* Its label in traces. */
+static inline const char *operation_name(enum operation_kind kind)
+{
+    static const char *const names[] = {
+#define OPERATION(kind, name, shape, category, label, ...) label,
+#include "operations.def"
+    };
+
+    return names[kind];
+}
 
 enum activation {
     ACTIVATION_NONE,
@@ -745,31 +726,8 @@ struct operation {
     enum operation_kind kind;
     int head; /* part of the model's head; for profiling */
     union {
-        struct linear_shape linear;
-        struct activation_shape activation;
-        struct residual_norm_shape residual_norm;
-        struct attention_shape attention;
-        struct rope_shape rope;
-        struct swiglu_shape swiglu;
-        struct embedding_shape embedding;
-        struct cross_entropy_shape cross_entropy;
-        struct adam_shape adam;
-        struct square_sum_shape square_sum;
-        struct step_shape step;
-        struct convert_shape convert;
-        struct add_shape add;
-        struct gather_rows_shape gather_rows;
-        struct normal_shape normal;
-        struct fill_shape fill;
-        struct head_norm_shape head_norm;
-        struct scale_shape scale;
-        struct softcap_shape softcap;
-        struct clip_shape clip;
-        struct quantize_shape quantize;
-        struct scaling_shape scaling;
-        struct weight_scales_shape weight_scales;
-        struct quantize_squares_shape quantize_squares;
-        struct muon_shape muon;
+#define SHAPE(name) struct name##_shape name;
+#include "operations.def"
     };
 };
 

@@ -15,46 +15,12 @@ static const char *const names[PROFILE_CATEGORIES] = {
 
 static enum profile_category category_of(const struct operation *o)
 {
-    if (o->head)
-        return PROFILE_HEAD;
-    switch (o->kind) {
-    case OPERATION_LINEAR_FORWARD:
-    case OPERATION_LINEAR_DGRAD:
-    case OPERATION_LINEAR_WGRAD:
-        return PROFILE_PRODUCTS;
-    case OPERATION_ATTENTION:
-    case OPERATION_ATTENTION_BACKWARD:
-    case OPERATION_ROPE:
-    case OPERATION_HEAD_NORM:
-    case OPERATION_HEAD_NORM_BACKWARD:
-        return PROFILE_ATTENTION;
-    case OPERATION_RESIDUAL_NORM:
-    case OPERATION_RESIDUAL_NORM_BACKWARD:
-        return PROFILE_NORMS;
-    case OPERATION_ACTIVATION:
-    case OPERATION_SWIGLU:
-    case OPERATION_SWIGLU_BACKWARD:
-        return PROFILE_ACTIVATIONS;
-    case OPERATION_QUANTIZE:
-    case OPERATION_SCALING:
-    case OPERATION_WEIGHT_SCALES:
-    case OPERATION_QUANTIZE_SQUARES:
-        return PROFILE_CASTS;
-    case OPERATION_EMBEDDING:
-    case OPERATION_EMBEDDING_BACKWARD:
-        return PROFILE_EMBEDDINGS;
-    case OPERATION_CROSS_ENTROPY_PARTIAL:
-    case OPERATION_CROSS_ENTROPY_FINISH:
-    case OPERATION_SOFTCAP:
-        return PROFILE_HEAD;
-    case OPERATION_ADAM:
-    case OPERATION_MUON:
-    case OPERATION_SQUARE_SUM:
-    case OPERATION_STEP:
-        return PROFILE_OPTIMIZER;
-    default:
-        return PROFILE_REST;
-    }
+    static const enum profile_category categories[OPERATION_COUNT] = {
+#define OPERATION(kind, name, shape, category, ...) [OPERATION_##kind] = PROFILE_##category,
+#include "engine/device/operations.def"
+    };
+
+    return o->head ? PROFILE_HEAD : categories[o->kind];
 }
 
 /* FLOPs that the model needs: masked scores of causal attention are not counted. */

@@ -130,41 +130,9 @@ static void plan_run(struct device_plan *base, struct device_stream *stream, con
     cpu_submit(stream, (struct cpu_plan *)base, operands, size);
 }
 
-/* The function that creates the plan of each kind of operation. */
 static int (*const planners[OPERATION_COUNT])(struct cpu_plan *plan, struct error *err) = {
-    [OPERATION_LINEAR_FORWARD] = cpu_plan_linear,
-    [OPERATION_LINEAR_DGRAD] = cpu_plan_linear,
-    [OPERATION_LINEAR_WGRAD] = cpu_plan_linear,
-    [OPERATION_ACTIVATION] = cpu_plan_elementwise,
-    [OPERATION_RESIDUAL_NORM] = cpu_plan_residual_norm,
-    [OPERATION_RESIDUAL_NORM_BACKWARD] = cpu_plan_residual_norm,
-    [OPERATION_ATTENTION] = cpu_plan_attention,
-    [OPERATION_ATTENTION_BACKWARD] = cpu_plan_attention,
-    [OPERATION_ROPE] = cpu_plan_elementwise,
-    [OPERATION_SWIGLU] = cpu_plan_elementwise,
-    [OPERATION_SWIGLU_BACKWARD] = cpu_plan_elementwise,
-    [OPERATION_EMBEDDING] = cpu_plan_embedding,
-    [OPERATION_EMBEDDING_BACKWARD] = cpu_plan_embedding,
-    [OPERATION_CROSS_ENTROPY_PARTIAL] = cpu_plan_cross_entropy,
-    [OPERATION_CROSS_ENTROPY_FINISH] = cpu_plan_cross_entropy,
-    [OPERATION_ADAM] = cpu_plan_optimizer,
-    [OPERATION_SQUARE_SUM] = cpu_plan_optimizer,
-    [OPERATION_STEP] = cpu_plan_optimizer,
-    [OPERATION_CONVERT] = cpu_plan_elementwise,
-    [OPERATION_ADD] = cpu_plan_elementwise,
-    [OPERATION_GATHER_ROWS] = cpu_plan_embedding,
-    [OPERATION_NORMAL] = cpu_plan_elementwise,
-    [OPERATION_FILL] = cpu_plan_elementwise,
-    [OPERATION_HEAD_NORM] = cpu_plan_head_norm,
-    [OPERATION_HEAD_NORM_BACKWARD] = cpu_plan_head_norm,
-    [OPERATION_SCALE] = cpu_plan_elementwise,
-    [OPERATION_SOFTCAP] = cpu_plan_elementwise,
-    [OPERATION_CLIP] = cpu_plan_elementwise,
-    [OPERATION_QUANTIZE] = cpu_plan_quantize,
-    [OPERATION_SCALING] = cpu_plan_quantize,
-    [OPERATION_WEIGHT_SCALES] = cpu_plan_quantize,
-    [OPERATION_QUANTIZE_SQUARES] = cpu_plan_squares,
-    [OPERATION_MUON] = cpu_plan_muon,
+#define OPERATION(kind, name, shape, category, label, cpu, ...) [OPERATION_##kind] = cpu_plan_##cpu,
+#include "engine/device/operations.def"
 };
 
 static void cpu_plan_destroy(struct device_plan *base)

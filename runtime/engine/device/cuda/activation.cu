@@ -104,45 +104,37 @@ __global__ void __launch_bounds__(ROW_THREADS)
 
 } // namespace
 
-extern "C" void kernel_activation(cudaStream_t stream, enum activation activation,
-                                  enum device_type type, int64_t count, const void *x, void *y)
+extern "C" void kernel_activation(cudaStream_t stream, const activation_shape *s,
+                                  const activation_operands *o)
 {
-    const unsigned blocks = blocks_for(divide_up(count, VECTOR));
-    const bool wide = is_wide(x) && is_wide(y);
+    const unsigned blocks = blocks_for(divide_up(s->count, VECTOR));
+    const void *from = s->backward ? o->dy : o->x;
+    const bool wide = is_wide(o->x) && is_wide(o->y) && is_wide(from);
 
-#define ACTIVATE(kind)                          \
-    WITH_TYPE(type, (activation_kernel<T, kind> \
-                     <<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count, wide)))
-    if (activation == ACTIVATION_GELU_TANH)
+#define ACTIVATE(kind)                                                                           \
+    if (s->backward)                                                                             \
+        WITH_TYPE(s->type, (activation_backward_kernel<T, kind><<<blocks, THREADS, 0, stream>>>( \
+                               (const T *)o->x, (const T *)o->dy, (T *)o->y, s->count, wide)));  \
+    else                                                                                         \
+        WITH_TYPE(s->type, (activation_kernel<T, kind><<<blocks, THREADS, 0, stream>>>(          \
+                               (const T *)o->x, (T *)o->y, s->count, wide)));                    \
+    break
+    switch (s->activation) {
+    case ACTIVATION_NONE:
+        if (from != o->y)
+            cudaMemcpyAsync(o->y, from, (size_t)s->count * type_size(s->type),
+                            cudaMemcpyDeviceToDevice, stream);
+        break;
+    case ACTIVATION_GELU_TANH:
         ACTIVATE(ACTIVATION_GELU_TANH);
-    else if (activation == ACTIVATION_GELU_ERF)
+    case ACTIVATION_GELU_ERF:
         ACTIVATE(ACTIVATION_GELU_ERF);
-    else if (activation == ACTIVATION_SQUARED_RELU)
+    case ACTIVATION_SQUARED_RELU:
         ACTIVATE(ACTIVATION_SQUARED_RELU);
-    else
+    default:
         ACTIVATE(ACTIVATION_TANH);
+    }
 #undef ACTIVATE
-}
-
-extern "C" void kernel_activation_backward(cudaStream_t stream, enum activation activation,
-                                           enum device_type type, int64_t count, const void *x,
-                                           const void *dy, void *y)
-{
-    const unsigned blocks = blocks_for(divide_up(count, VECTOR));
-    const bool wide = is_wide(x) && is_wide(dy) && is_wide(y);
-
-#define DIFFERENTIATE(kind)                                                               \
-    WITH_TYPE(type, (activation_backward_kernel<T, kind><<<blocks, THREADS, 0, stream>>>( \
-                        (const T *)x, (const T *)dy, (T *)y, count, wide)))
-    if (activation == ACTIVATION_GELU_TANH)
-        DIFFERENTIATE(ACTIVATION_GELU_TANH);
-    else if (activation == ACTIVATION_GELU_ERF)
-        DIFFERENTIATE(ACTIVATION_GELU_ERF);
-    else if (activation == ACTIVATION_SQUARED_RELU)
-        DIFFERENTIATE(ACTIVATION_SQUARED_RELU);
-    else
-        DIFFERENTIATE(ACTIVATION_TANH);
-#undef DIFFERENTIATE
 }
 
 extern "C" void kernel_swiglu(cudaStream_t stream, const swiglu_shape *s, const swiglu_operands *o)

@@ -113,10 +113,10 @@ __global__ void add_shares(const float *partial, totals t, int blocks, int64_t c
     }
 }
 
-int sum_blocks(int64_t rows, int64_t cols, int processors)
+int sum_blocks(int64_t rows, int64_t cols)
 {
     const int64_t tiles = divide_up(cols, SUM_COLUMNS);
-    const int64_t wanted = divide_up((int64_t)processors * 8, tiles);
+    const int64_t wanted = divide_up((int64_t)processor_count() * 8, tiles);
 
     return (int)smaller(wanted, divide_up(rows, SUM_WARPS));
 }
@@ -132,17 +132,17 @@ __global__ void add_to_fp32(const T *x, float *out, int64_t count, int accumulat
 
 } // namespace
 
-extern "C" size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors)
+extern "C" size_t kernel_column_sums_workspace(int64_t rows, int64_t cols)
 {
-    return (size_t)sum_blocks(rows, cols, processors) * (size_t)cols * sizeof(float);
+    return (size_t)sum_blocks(rows, cols) * (size_t)cols * sizeof(float);
 }
 
 extern "C" void kernel_column_sums(cudaStream_t stream, enum activation activation,
                                    enum device_type type, int64_t rows, int64_t cols, const void *x,
                                    const void *pre, void *y, float *out, int accumulate,
-                                   float *workspace, int processors)
+                                   float *workspace)
 {
-    const int blocks = sum_blocks(rows, cols, processors);
+    const int blocks = sum_blocks(rows, cols);
     const dim3 grid((unsigned)divide_up(cols, SUM_COLUMNS), (unsigned)blocks);
     const int64_t rows_per_block = divide_up(rows, blocks);
     const bool wide = cols % VECTOR == 0 && is_wide(x) && is_wide(pre) && is_wide(y);

@@ -165,9 +165,9 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-int64_t parts_of(const head_norm_shape *s, int processors)
+int64_t parts_of(const head_norm_shape *s)
 {
-    return smaller(s->rows, (int64_t)processors * 4);
+    return smaller(s->rows, (int64_t)processor_count() * 4);
 }
 
 } // namespace
@@ -182,26 +182,25 @@ extern "C" void kernel_head_norm(cudaStream_t stream, const head_norm_shape *s,
         WITH_TYPE(s->type, (head_norm<T><<<blocks, THREADS, 0, stream>>>(g, *o)));
 }
 
-extern "C" size_t kernel_head_norm_backward_workspace(const head_norm_shape *s, int processors)
+extern "C" size_t kernel_head_norm_backward_workspace(const head_norm_shape *s)
 {
-    return (size_t)(parts_of(s, processors) * 2 * (s->widths[0] + s->widths[1])) * sizeof(float);
+    return (size_t)(parts_of(s) * 2 * (s->widths[0] + s->widths[1])) * sizeof(float);
 }
 
 extern "C" void kernel_head_norm_backward(cudaStream_t stream, const head_norm_shape *s,
-                                          const head_norm_backward_operands *o, float *workspace,
-                                          int processors)
+                                          const head_norm_backward_operands *o, void *workspace)
 {
     const geometry g(s);
-    const int64_t widths = s->widths[0] + s->widths[1], parts = parts_of(s, processors);
+    float *partial = (float *)workspace;
+    const int64_t widths = s->widths[0] + s->widths[1], parts = parts_of(s);
     const int64_t rows = parts > 0 ? divide_up(s->rows, parts) : 0;
     const dim3 grid((unsigned)divide_up(widths, THREADS), (unsigned)parts);
     const unsigned blocks = (unsigned)divide_up(s->rows * g.vectors(), WARPS);
 
     /* The sums need the gradients that the last kernel overwrites. */
     if (parts > 0)
-        WITH_TYPE(s->type,
-                  (head_norm_sums<T><<<grid, THREADS, 0, stream>>>(g, *o, rows, workspace)));
-    add_parts<<<(unsigned)divide_up(2 * widths, THREADS), THREADS, 0, stream>>>(g, *o, workspace,
+        WITH_TYPE(s->type, (head_norm_sums<T><<<grid, THREADS, 0, stream>>>(g, *o, rows, partial)));
+    add_parts<<<(unsigned)divide_up(2 * widths, THREADS), THREADS, 0, stream>>>(g, *o, partial,
                                                                                 parts);
     if (parts > 0)
         WITH_TYPE(s->type, (head_norm_backward<T><<<blocks, THREADS, 0, stream>>>(g, *o)));

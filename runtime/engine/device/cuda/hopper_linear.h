@@ -17,8 +17,8 @@ extern "C" {
  * repeated. */
 enum { HOPPER_LINEAR_VERSION = 1 };
 
-/* Does the current device support this layer, forward (with pre, which must be saved unless there is
- * a gate) or as the gradient of the input times the activation's or the gate's derivative? */
+/* Does the current device support this layer, forward (with pre, which must be saved unless there
+ * is a gate) or as the gradient of the input times the activation's or the gate's derivative? */
 int hopper_linear_fits(const struct linear_shape *shape, int gradient);
 
 /* Bytes of workspace: partial sums of the bias's gradient. */

@@ -71,7 +71,10 @@ static void activate(const struct linear_shape *s, struct cuda_stream *stream, c
     if (gated(s))
         kernel_swiglu(stream->native, &gate, &(struct swiglu_operands){.x = pre, .y = y});
     else
-        kernel_activation(stream->native, s->activation, s->types.y, s->rows * s->out, pre, y);
+        kernel_activation(
+            stream->native,
+            &(struct activation_shape){s->rows * s->out, s->types.y, s->types.y, s->activation, 0},
+            &(struct activation_operands){.x = pre, .y = y});
 }
 
 static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
@@ -145,8 +148,7 @@ static void split_dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void
         return;
     }
     kernel_column_sums(stream->native, s->activation, s->types.x, s->rows, s->in, o->dx, o->pre,
-                       o->dx, s->bias ? o->dbias : NULL, o->accumulate, sums,
-                       cuda_device_of(plan)->processors);
+                       o->dx, s->bias ? o->dbias : NULL, o->accumulate, sums);
 }
 
 static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
@@ -155,7 +157,6 @@ static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
     const struct linear_dgrad_operands *o = operands;
     const struct linear_shape *s = shape_of(plan);
     struct linear *linear = plan->parts;
-    struct cuda_device *device = cuda_device_of(plan);
     char *space = (char *)workspace + GEMM_WORKSPACE;
     struct gemm_operands g = {
         .a = o->weight, .b = o->dy, .d = o->dx, .bias = space, .aux = (void *)o->pre};
@@ -174,7 +175,7 @@ static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
         kernel_add_to_fp32(stream->native, linear->sum_type, s->in, space, o->dbias, o->accumulate);
     else
         kernel_column_sums(stream->native, ACTIVATION_NONE, s->types.x, s->rows, s->in, o->dx, NULL,
-                           NULL, o->dbias, o->accumulate, sums, device->processors);
+                           NULL, o->dbias, o->accumulate, sums);
 }
 
 static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
@@ -182,7 +183,7 @@ static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struc
 {
     const struct linear_shape *s = shape_of(plan);
     struct cuda_device *device = cuda_device_of(plan);
-    size_t sums = kernel_column_sums_workspace(s->rows, s->in, device->processors);
+    size_t sums = kernel_column_sums_workspace(s->rows, s->in);
     struct gemm_shape shape = {.m = s->in,
                                .n = s->rows,
                                .k = s->out,
@@ -230,8 +231,7 @@ static void wgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
                            o->accumulate);
     else
         kernel_column_sums(stream->native, ACTIVATION_NONE, s->types.y, s->rows, s->out, o->dy,
-                           NULL, NULL, o->dbias, o->accumulate, (float *)space,
-                           cuda_device_of(plan)->processors);
+                           NULL, NULL, o->dbias, o->accumulate, (float *)space);
 }
 
 static int make_wgrad(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
@@ -255,8 +255,7 @@ static int make_wgrad(struct cuda_plan *plan, struct linear *linear, const struc
     if (t)
         scratch = (struct gemm_operands){.a = t->x, .b = t->y, .d = t->dweight, .bias = t->dbias};
     linear->gemm = gemm_create(&device->gemm, &shape, t ? &scratch : NULL, err);
-    plan->workspace =
-        GEMM_WORKSPACE + kernel_column_sums_workspace(s->rows, s->out, device->processors);
+    plan->workspace = GEMM_WORKSPACE + kernel_column_sums_workspace(s->rows, s->out);
     return linear->gemm ? 0 : -1;
 }
 

@@ -69,8 +69,8 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     size_t weight = cuda_align((size_t)(s->in * s->out) * size);
     size_t dweight = cuda_align((size_t)(s->in * s->out) * type_size(s->types.gradient));
     size_t vector = cuda_align(wide * sizeof(float));
-    size_t sums_in = kernel_column_sums_workspace(s->rows, s->in, device->processors);
-    size_t sums_out = kernel_column_sums_workspace(s->rows, s->out, device->processors);
+    size_t sums_in = kernel_column_sums_workspace(s->rows, s->in);
+    size_t sums_out = kernel_column_sums_workspace(s->rows, s->out);
     size_t workspace = GEMM_WORKSPACE + (sums_in > sums_out ? sums_in : sums_out);
     char *at;
 

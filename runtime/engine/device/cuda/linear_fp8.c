@@ -42,7 +42,10 @@ static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *wo
 
     run(plan, stream, &g, 0, workspace);
     if (active)
-        kernel_activation(stream->native, s->activation, s->types.y, s->rows * s->out, g.d, o->y);
+        kernel_activation(
+            stream->native,
+            &(struct activation_shape){s->rows * s->out, s->types.y, s->types.y, s->activation, 0},
+            &(struct activation_operands){.x = g.d, .y = o->y});
 }
 
 static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
@@ -62,7 +65,7 @@ static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
     if (active || s->bias)
         kernel_column_sums(stream->native, s->activation, s->types.x, s->rows, s->in, o->dx,
                            active ? o->pre : NULL, active ? o->dx : NULL, s->bias ? o->dbias : NULL,
-                           o->accumulate, sums, cuda_device_of(plan)->processors);
+                           o->accumulate, sums);
 }
 
 static void wgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
@@ -267,10 +270,9 @@ int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err)
     plan->work = plan->base.kind == OPERATION_LINEAR_FORWARD ? forward
                  : plan->base.kind == OPERATION_LINEAR_DGRAD ? dgrad
                                                              : wgrad;
-    plan->workspace =
-        GEMM_WORKSPACE + (plan->base.kind == OPERATION_LINEAR_DGRAD
-                              ? kernel_column_sums_workspace(s->rows, s->in, device->processors)
-                              : 0);
+    plan->workspace = GEMM_WORKSPACE + (plan->base.kind == OPERATION_LINEAR_DGRAD
+                                            ? kernel_column_sums_workspace(s->rows, s->in)
+                                            : 0);
     /* Without memory for trials. The next deterministic run must choose the same. */
     return timed || !device->deterministic || gemm_is_remembered(plan->parts)
                ? 0

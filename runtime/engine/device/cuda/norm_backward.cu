@@ -438,9 +438,9 @@ struct call {
     dropout drop;
     writes write;
     sums out;
-    row_split split;        /* of rows in vectors */
-    float one;              /* is added to weights */
-    int processors, blocks; /* blocks: set by the launch */
+    row_split split; /* of rows in vectors */
+    float one;       /* is added to weights */
+    int blocks;      /* set by the launch */
 };
 
 /* Are there registers for SLIM_WARPS warps? */
@@ -465,7 +465,8 @@ row_split split_block(const call *c)
 {
     const int warps = (int)divide_up(c->shape->cols, WARP_COLS);
     const int most = c->shape->type == TYPE_FP32 ? FP32_WARPS : is_slim(c) ? SLIM_WARPS : MAX_WARPS;
-    row_split split = {warps, (int)smaller(most / warps, divide_up(c->shape->rows, c->processors))};
+    row_split split = {warps,
+                       (int)smaller(most / warps, divide_up(c->shape->rows, processor_count()))};
 
     while (split.groups > 1 && !shared_fits(shared_bytes(c->shape, split)))
         split.groups--;
@@ -480,7 +481,7 @@ void launch(cudaStream_t stream, call *c)
     const int threads = split.warps * split.groups * WARP;
     const size_t shared = shared_bytes(c->shape, split);
 
-    c->blocks = (int)smaller(divide_up(c->shape->rows, split.groups), c->processors);
+    c->blocks = (int)smaller(divide_up(c->shape->rows, split.groups), processor_count());
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     kernel<<<c->blocks, threads, shared, stream>>>(c->o, c->shape->rows, (int)c->shape->cols, split,
                                                    c->one, c->write, c->drop, c->out);
@@ -524,7 +525,7 @@ template <typename T> void launch_any(cudaStream_t stream, call *c)
     const auto kernel =
         in_vectors(c) ? residual_norm_backward_any<T, true> : residual_norm_backward_any<T, false>;
 
-    c->blocks = (int)smaller(c->shape->rows, c->processors * 2);
+    c->blocks = (int)smaller(c->shape->rows, processor_count() * 2);
     kernel<<<c->blocks, threads, 0, stream>>>(c->o, c->shape->rows, (int)c->shape->cols,
                                               c->shape->norm, c->one, c->write, c->drop, c->out);
 }
@@ -532,36 +533,34 @@ template <typename T> void launch_any(cudaStream_t stream, call *c)
 template <typename T> void launch_plain(cudaStream_t stream, call *c)
 {
     const int64_t tiles = divide_up(c->shape->cols, PLAIN_COLUMNS);
-    const int64_t wanted = divide_up((int64_t)c->processors * 8, tiles);
+    const int64_t wanted = divide_up((int64_t)processor_count() * 8, tiles);
     const auto kernel = in_vectors(c) ? residual_backward<T, true> : residual_backward<T, false>;
 
-    c->blocks =
-        (int)smaller(smaller(wanted, c->processors * 2), divide_up(c->shape->rows, PLAIN_WARPS));
+    c->blocks = (int)smaller(smaller(wanted, processor_count() * 2),
+                             divide_up(c->shape->rows, PLAIN_WARPS));
     kernel<<<dim3((unsigned)tiles, (unsigned)c->blocks), PLAIN_WARPS * WARP, 0, stream>>>(
         c->o, c->shape->rows, c->shape->cols, c->write, c->drop, c->out);
 }
 
 } // namespace
 
-extern "C" size_t kernel_residual_norm_backward_workspace(const residual_norm_shape *shape,
-                                                          int processors)
+extern "C" size_t kernel_residual_norm_backward_workspace(const residual_norm_shape *shape)
 {
-    return (size_t)processors * 2 * 3 * (size_t)shape->cols * sizeof(float);
+    return (size_t)processor_count() * 2 * 3 * (size_t)shape->cols * sizeof(float);
 }
 
 extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residual_norm_shape *shape,
                                               const residual_norm_backward_operands *operands,
-                                              float *workspace, int processors)
+                                              void *workspace)
 {
     const bool norm = shape->norm != NORM_NONE, bias = shape->input && shape->bias;
     call c = {shape,
               *operands,
               make_dropout(shape, operands->state, operands->purpose),
               {false, shape->input && shape->dropout > 0},
-              {workspace, norm, shape->norm == NORM_LAYER, bias},
+              {(float *)workspace, norm, shape->norm == NORM_LAYER, bias},
               {},
               shape->add_one ? 1.0f : 0.0f,
-              processors,
               0};
 
     c.write.residual = shape->residual || !c.write.x;
@@ -584,6 +583,6 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
                            shape->norm == NORM_LAYER ? c.o.dnorm_bias : NULL,
                            bias ? c.o.dbias : NULL}};
 
-        kernel_add_shares(stream, workspace, t, 3, c.blocks, shape->cols, c.o.accumulate);
+        kernel_add_shares(stream, c.out.partial, t, 3, c.blocks, shape->cols, c.o.accumulate);
     }
 }

@@ -4,7 +4,6 @@
  * steps. */
 #include "cuda.h"
 #include "cuda_error.h"
-#include "engine/device/operation_name.h"
 
 #include <cuda_profiler_api.h>
 #include <nvtx3/nvToolsExt.h>

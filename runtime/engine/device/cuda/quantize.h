@@ -28,14 +28,6 @@ struct quantize_result {
 
 enum { QUANTIZE_PARTS = 256 };
 
-/* The scales of the next step: OPERATION_SCALING. */
-void kernel_scaling(cudaStream_t stream, const struct scaling_shape *shape,
-                    const struct scaling_operands *operands);
-
-/* The scales of weights that are cast in parts: OPERATION_WEIGHT_SCALES. */
-void kernel_weight_scales(cudaStream_t stream, const struct weight_scales_shape *shape,
-                          const struct weight_scales_operands *operands);
-
 /* Bytes of 'workspace' for 'dbias'. */
 size_t kernel_quantize_workspace(int64_t rows, int64_t cols);
 
@@ -72,10 +64,6 @@ void kernel_quantize_swiglu_backward(cudaStream_t stream, enum device_type type,
 size_t kernel_quantize_blocks_workspace(const struct quantize_shape *shape);
 void kernel_quantize_blocks(cudaStream_t stream, const struct quantize_shape *shape,
                             const struct quantize_operands *operands, void *workspace);
-
-/* OPERATION_QUANTIZE_SQUARES. */
-void kernel_quantize_squares(cudaStream_t stream, const struct quantize_squares_shape *shape,
-                             const struct quantize_squares_operands *operands);
 
 /* y (cols, rows) = transposed x (rows, cols), of one-byte elements. */
 void kernel_transpose_bytes(cudaStream_t stream, int64_t rows, int64_t cols, const void *x,

@@ -412,15 +412,12 @@ void cuda_attention_settle(struct cuda_device *device)
     fake.settled++;
 }
 
-void kernel_activation(cudaStream_t stream, enum activation activation, enum device_type type,
-                       int64_t count, const void *x, void *y)
+void kernel_activation(cudaStream_t stream, const struct activation_shape *shape,
+                       const struct activation_operands *operands)
 {
     (void)stream;
-    (void)activation;
-    (void)type;
-    (void)count;
-    (void)x;
-    (void)y;
+    (void)shape;
+    (void)operands;
     now += 1;
 }
 
@@ -444,16 +441,15 @@ void kernel_swiglu_backward(cudaStream_t stream, const struct swiglu_shape *shap
     now += 1;
 }
 
-size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors)
+size_t kernel_column_sums_workspace(int64_t rows, int64_t cols)
 {
     (void)rows;
-    (void)processors;
     return (size_t)cols * sizeof(float);
 }
 
 void kernel_column_sums(cudaStream_t stream, enum activation activation, enum device_type type,
                         int64_t rows, int64_t cols, const void *x, const void *pre, void *y,
-                        float *out, int accumulate, float *workspace, int processors)
+                        float *out, int accumulate, float *workspace)
 {
     (void)stream;
     (void)activation;
@@ -466,7 +462,6 @@ void kernel_column_sums(cudaStream_t stream, enum activation activation, enum de
     (void)out;
     (void)accumulate;
     (void)workspace;
-    (void)processors;
     now += 1;
 }
 
