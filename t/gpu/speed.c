@@ -103,9 +103,7 @@ int main(int argc, char **argv)
     device = device_open("cuda", &options, &err);
     if (!device)
         die(&err);
-    stream = device_stream_create(device, 0, &err);
-    if (!stream)
-        die(&err);
+    stream = device_stream_create(device, 0);
     with_energy = getenv("SPEED_ENERGY") != NULL;
     with_algorithms = with_energy && strcmp(getenv("SPEED_ENERGY"), "algorithms") == 0;
     if (with_energy)

@@ -248,12 +248,10 @@ static double difference(const struct slot *slot)
 double time_briefly(void (*run)(struct device_plan *), struct device_plan *made)
 {
     struct error err;
-    struct device_event *from = device_event_create(device, 1, &err);
-    struct device_event *to = from ? device_event_create(device, 1, &err) : NULL;
+    struct device_event *from = device_event_create(device, 1);
+    struct device_event *to = device_event_create(device, 1);
     double seconds;
 
-    if (!to)
-        die(&err);
     for (int i = 0; i < 3; i++)
         run(made);
     device_event_record(from, stream);
@@ -474,14 +472,12 @@ void run_now(struct device_plan *made)
 void copy_bandwidth(void)
 {
     struct error err;
-    struct device_event *from = device_event_create(device, 1, &err);
-    struct device_event *to = from ? device_event_create(device, 1, &err) : NULL;
+    struct device_event *from = device_event_create(device, 1);
+    struct device_event *to = device_event_create(device, 1);
     size_t bytes = (size_t)1 << 30;
     const void *a = slots[input((int64_t)bytes / 2, 1, 0)].memory;
     void *b = get(bytes);
 
-    if (!to)
-        die(&err);
     for (int i = 0; i < 23; i++) {
         if (i == 3)
             device_event_record(from, stream);

@@ -3,7 +3,7 @@
  *
  *     struct operation add = {.kind = OPERATION_ADD, .add = {count, TYPE_BF16}};
  *     struct device *device = device_open("cuda", &options, &err);
- *     struct device_stream *stream = device_stream_create(device, 0, &err);
+ *     struct device_stream *stream = device_stream_create(device, 0);
  *     struct device_plan *plan = plan_create(device, &add, &err);
  *     run_add(plan, stream, &(struct add_operands){x, y});      any number of times
  *     device_stream_wait(stream, deadline, &err);
@@ -18,8 +18,9 @@
  * device was opened in deterministic mode. Two runs of one plan must not overlap on different
  * streams, because they share the plan's workspace.
  *
- * Errors: plan and memory calls return NULL or -1 with a sentence. Run, copy and event calls return
- * nothing; the first failure is recorded in the device and returned by every later wait.
+ * Errors: plan and memory calls return NULL or -1 with a sentence. Calls of streams and events, run
+ * and copy return no error; the first failure is recorded in the device and returned by every later
+ * wait.
  *
  * A device operation never contains a collective (comm.h has those). */
 #ifndef MEGATRON_DEVICE_H
@@ -93,15 +94,14 @@ struct device {
     void *(*host_allocate)(struct device *device, size_t bytes, struct error *err);
     void (*host_release)(struct device *device, void *memory);
 
-    struct device_stream *(*stream_create)(struct device *device, int high_priority,
-                                           struct error *err);
+    struct device_stream *(*stream_create)(struct device *device, int high_priority);
     void (*stream_destroy)(struct device_stream *stream);
     int (*stream_wait)(struct device_stream *stream, double seconds, struct error *err);
     void *(*stream_native)(struct device_stream *stream);
     void (*stream_poll)(struct device_stream *stream, int (*poll)(void *operands, int waits),
                         const void *operands, size_t size, int later);
 
-    struct device_event *(*event_create)(struct device *device, int timing, struct error *err);
+    struct device_event *(*event_create)(struct device *device, int timing);
     void (*event_destroy)(struct device_event *event);
     void (*event_record)(struct device_event *event, struct device_stream *stream);
     void (*event_follow)(struct device_stream *stream, struct device_event *event);
@@ -137,6 +137,29 @@ struct device {
                          void *context, struct error *err);
     int (*profile_stop)(struct device *device, struct error *err);
 };
+
+/* In a backend: set the calls of streams, events, copies and graphs, static functions with the same
+ * names. */
+#define DEVICE_SET_STREAM_CALLS(device)            \
+    do {                                           \
+        (device)->stream_create = stream_create;   \
+        (device)->stream_destroy = stream_destroy; \
+        (device)->stream_wait = stream_wait;       \
+        (device)->stream_native = stream_native;   \
+        (device)->stream_poll = stream_poll;       \
+        (device)->event_create = event_create;     \
+        (device)->event_destroy = event_destroy;   \
+        (device)->event_record = event_record;     \
+        (device)->event_follow = event_follow;     \
+        (device)->event_wait = event_wait;         \
+        (device)->event_done = event_done;         \
+        (device)->event_seconds = event_seconds;   \
+        (device)->copy = copy;                     \
+        (device)->graph_begin = graph_begin;       \
+        (device)->graph_end = graph_end;           \
+        (device)->graph_launch = graph_launch;     \
+        (device)->graph_destroy = graph_destroy;   \
+    } while (0)
 
 /* The common first members of every backend's stream, event and graph, by which the calls below
  * find the device. */
@@ -234,11 +257,11 @@ static inline void device_host_release(struct device *device, void *memory)
         device->host_release(device, memory);
 }
 
-/* A queue of work in order; streams run concurrently unless events order them. */
-static inline struct device_stream *device_stream_create(struct device *device, int high_priority,
-                                                         struct error *err)
+/* A queue of work in order; streams run concurrently unless events order them. Never NULL: if it
+ * cannot be created, the device has failed. */
+static inline struct device_stream *device_stream_create(struct device *device, int high_priority)
 {
-    return device->stream_create(device, high_priority, err);
+    return device->stream_create(device, high_priority);
 }
 
 static inline void device_stream_destroy(struct device_stream *stream)
@@ -273,11 +296,10 @@ static inline void device_stream_poll(struct device_stream *stream,
     stream->device->stream_poll(stream, poll, operands, size, later);
 }
 
-/* A mark in a stream; 'timing' for event_seconds. */
-static inline struct device_event *device_event_create(struct device *device, int timing,
-                                                       struct error *err)
+/* A mark in a stream; 'timing' for event_seconds. Never NULL, as streams. */
+static inline struct device_event *device_event_create(struct device *device, int timing)
 {
-    return device->event_create(device, timing, err);
+    return device->event_create(device, timing);
 }
 
 static inline void device_event_destroy(struct device_event *event)

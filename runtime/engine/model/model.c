@@ -177,8 +177,8 @@ struct model *model_create(const struct model_config *config, const struct paral
     struct model *m = model_create_shell(config, parallel, slots);
 
     m->device = device;
-    if (overlap_create(&m->overlap, parallel, device, err) < 0 || create_arenas(m, err) < 0 ||
-        clear_arenas(m, err) < 0 || model_create_cache(m, err) < 0 ||
+    overlap_create(&m->overlap, parallel, device);
+    if (create_arenas(m, err) < 0 || clear_arenas(m, err) < 0 || model_create_cache(m, err) < 0 ||
         model_prepare_blocks(m, err) < 0 || fp8_layers_prepare(m, err) < 0) {
         model_destroy(m);
         return NULL;

@@ -3,16 +3,13 @@
 
 #include <string.h>
 
-int overlap_create(struct overlap *o, const struct parallel *parallel, struct device *device,
-                   struct error *err)
+void overlap_create(struct overlap *o, const struct parallel *parallel, struct device *device)
 {
-    memset(o, 0, sizeof(*o));
-    o->parallel = parallel;
-    o->compute = device_stream_create(device, 0, err);
-    o->side = o->compute ? device_stream_create(device, 1, err) : NULL;
-    o->computed = o->side ? device_event_create(device, 0, err) : NULL;
-    o->communicated = o->computed ? device_event_create(device, 0, err) : NULL;
-    return o->communicated ? 0 : -1;
+    *o = (struct overlap){.parallel = parallel,
+                          .compute = device_stream_create(device, 0),
+                          .side = device_stream_create(device, 1),
+                          .computed = device_event_create(device, 0),
+                          .communicated = device_event_create(device, 0)};
 }
 
 void overlap_destroy(struct overlap *o)

@@ -13,9 +13,9 @@ struct overlap {
     struct device_event *computed, *communicated;
 };
 
-/* Create both streams and their events. Returns 0 or -1; overlap_destroy in both cases. */
-int overlap_create(struct overlap *overlap, const struct parallel *parallel, struct device *device,
-                   struct error *err);
+/* Create both streams and their events. Caller must destroy. */
+void overlap_create(struct overlap *overlap, const struct parallel *parallel,
+                    struct device *device);
 void overlap_destroy(struct overlap *overlap);
 
 /* Work enqueued on the side stream from here on waits for what is on the compute stream now. */

@@ -43,24 +43,10 @@ static int create_host(struct batches *b, struct error *err)
 
         b->bytes = model_batch_lay_out(sizes, NULL, &host->batch);
         host->memory = device_host_allocate(b->device, b->bytes, err);
-        host->copied = host->memory ? device_event_create(b->device, 0, err) : NULL;
-        if (!host->copied)
+        host->copied = device_event_create(b->device, 0);
+        if (!host->memory)
             return -1;
         model_batch_lay_out(sizes, host->memory, &host->batch);
-    }
-    return 0;
-}
-
-static int create_staging(struct batches *b, struct error *err)
-{
-    for (int i = 0; i < MODEL_STAGED; i++) {
-        struct staging *staging = &b->staging[i];
-
-        staging->memory = model_facts(b->model).staged[i];
-        staging->filled = device_event_create(b->device, 0, err);
-        staging->emptied = staging->filled ? device_event_create(b->device, 0, err) : NULL;
-        if (!staging->emptied)
-            return -1;
     }
     return 0;
 }
@@ -78,8 +64,12 @@ struct batches *batches_create(struct model *model, const struct model_config *c
     b->compute = model_facts(model).stream;
     b->deadline = deadline;
     b->host_count = ahead + 2;
-    b->copies = device_stream_create(device, 1, err);
-    if (!b->copies || create_host(b, err) < 0 || create_staging(b, err) < 0) {
+    b->copies = device_stream_create(device, 1);
+    for (int i = 0; i < MODEL_STAGED; i++)
+        b->staging[i] =
+            (struct staging){model_facts(model).staged[i], device_event_create(device, 0),
+                             device_event_create(device, 0)};
+    if (create_host(b, err) < 0) {
         batches_destroy(b);
         return NULL;
     }
@@ -94,8 +84,7 @@ void batches_destroy(struct batches *b)
     if (!b)
         return;
     /* Host memory must not be freed while it is copied. */
-    if (b->copies)
-        device_stream_wait(b->copies, b->deadline, &ignored);
+    device_stream_wait(b->copies, b->deadline, &ignored);
     for (int i = 0; i < MODEL_STAGED; i++) {
         device_event_destroy(b->staging[i].filled);
         device_event_destroy(b->staging[i].emptied);

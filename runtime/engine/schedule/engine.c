@@ -74,29 +74,23 @@ static int create_numbers(struct engine *e, struct error *err)
 {
     for (int i = 0; i < STEPS_AHEAD; i++) {
         e->numbers[i].numbers = device_host_allocate(e->device, sizeof(struct step_state), err);
-        e->numbers[i].copied = device_event_create(e->device, 0, err);
-        if (!e->numbers[i].numbers || !e->numbers[i].copied)
+        e->numbers[i].copied = device_event_create(e->device, 0);
+        if (!e->numbers[i].numbers)
             return -1;
     }
     e->report = device_host_allocate(e->device, sizeof(*e->report), err);
     e->late_report = e->report ? device_host_allocate(e->device, sizeof(*e->report), err) : NULL;
-    for (int i = 0; i < 2 && e->late_report; i++) {
-        e->reported[i] = device_event_create(e->device, 1, err);
-        if (!e->reported[i])
-            return -1;
-    }
     return e->late_report ? 0 : -1;
 }
 
-static int create_timing(struct engine *e, struct error *err)
+static void create_timing(struct engine *e)
 {
+    for (int i = 0; i < 2; i++)
+        e->reported[i] = device_event_create(e->device, 1);
     for (int i = 0; i < STEPS_TIMED; i++) {
-        e->began[i] = device_event_create(e->device, 1, err);
-        e->passed[i] = e->began[i] ? device_event_create(e->device, 1, err) : NULL;
-        if (!e->passed[i])
-            return -1;
+        e->began[i] = device_event_create(e->device, 1);
+        e->passed[i] = device_event_create(e->device, 1);
     }
-    return 0;
 }
 
 /* What moves data in and out of the model. */
@@ -104,12 +98,11 @@ static int create_transfers(struct engine *e, struct error *err)
 {
     const struct model_config *config = &e->config.model;
 
+    e->messages =
+        messages_create(e->model, e->parallel, e->device, config->numerics.type, e->slots);
     e->batches =
         batches_create(e->model, config, e->parallel, e->device, e->slots, e->config.deadline, err);
-    e->messages = e->batches ? messages_create(e->model, e->parallel, e->device,
-                                               config->numerics.type, e->slots, err)
-                             : NULL;
-    return e->messages ? create_numbers(e, err) : -1;
+    return e->batches ? create_numbers(e, err) : -1;
 }
 
 /* --- Passes ---------------------------------------------------------------------------------- */
@@ -200,7 +193,8 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,
                                         config->model.numerics.type, err);
     }
-    if (!e->optimizer || create_timing(e, err) < 0 || create_transfers(e, err) < 0) {
+    create_timing(e);
+    if (!e->optimizer || create_transfers(e, err) < 0) {
         engine_destroy(e);
         return NULL;
     }

@@ -24,28 +24,21 @@ struct messages {
     struct link links[DIRECTIONS];
 };
 
-static int create_link(struct messages *m, struct link *link, struct comm_group *group,
-                       struct device *device, struct error *err)
+static void create_link(struct messages *m, struct link *link, struct comm_group *group,
+                        struct device *device)
 {
-    link->group = group;
-    link->stream = device_stream_create(device, 1, err);
-    link->passed = link->stream ? device_event_create(device, 0, err) : NULL;
-    link->arrived = link->passed ? device_event_create(device, 0, err) : NULL;
-    link->settled = link->arrived ? device_event_create(device, 0, err) : NULL;
-    if (!link->settled)
-        return -1;
-    link->sent = xcalloc((size_t)m->slot_count, sizeof(struct device_event *));
-    for (int i = 0; i < m->slot_count; i++) {
-        link->sent[i] = device_event_create(device, 0, err);
-        if (!link->sent[i])
-            return -1;
-    }
-    return 0;
+    *link = (struct link){.group = group,
+                          .stream = device_stream_create(device, 1),
+                          .passed = device_event_create(device, 0),
+                          .arrived = device_event_create(device, 0),
+                          .settled = device_event_create(device, 0),
+                          .sent = xcalloc((size_t)m->slot_count, sizeof(struct device_event *))};
+    for (int i = 0; i < m->slot_count; i++)
+        link->sent[i] = device_event_create(device, 0);
 }
 
 struct messages *messages_create(struct model *model, const struct parallel *parallel,
-                                 struct device *device, enum device_type type, int slots,
-                                 struct error *err)
+                                 struct device *device, enum device_type type, int slots)
 {
     struct messages *m = xcalloc(1, sizeof(*m));
 
@@ -55,11 +48,9 @@ struct messages *messages_create(struct model *model, const struct parallel *par
     m->slot_count = slots;
     m->stage = (int)parallel->at.pp;
     m->stages = (int)parallel->layout.pp;
-    if (m->stages > 1 &&
-        (create_link(m, &m->links[ACTIVATIONS], parallel->pipeline, device, err) < 0 ||
-         create_link(m, &m->links[GRADIENTS], parallel->upstream, device, err) < 0)) {
-        messages_destroy(m);
-        return NULL;
+    if (m->stages > 1) {
+        create_link(m, &m->links[ACTIVATIONS], parallel->pipeline, device);
+        create_link(m, &m->links[GRADIENTS], parallel->upstream, device);
     }
     return m;
 }

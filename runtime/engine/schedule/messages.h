@@ -10,11 +10,9 @@
 struct messages;
 
 /* 'slots': how many the model has. The arguments must outlive the result. With one stage there is
- * nothing to send, and the other calls do nothing. Returns NULL with 'err' set. Caller must
- * destroy. */
+ * nothing to send, and the other calls do nothing. Caller must destroy. */
 struct messages *messages_create(struct model *model, const struct parallel *parallel,
-                                 struct device *device, enum device_type type, int slots,
-                                 struct error *err);
+                                 struct device *device, enum device_type type, int slots);
 void messages_destroy(struct messages *messages);
 
 /* Enqueue an exchange of the schedule on its stream, after the passes of its direction. */

@@ -274,22 +274,17 @@ static int create_plans(struct muon *muon, struct shape *s, enum device_type typ
     return s->extract ? 0 : -1;
 }
 
-static int create_events(struct muon *muon, struct error *err)
+static void create_events(struct muon *muon)
 {
     size_t count = (size_t)muon->parameters->bucket_count;
 
-    muon->ready = device_event_create(muon->device, 0, err);
+    muon->ready = device_event_create(muon->device, 0);
     muon->arrived = xcalloc(count, sizeof(struct device_event *));
     muon->spread = xcalloc(count, sizeof(struct device_event *));
-    if (!muon->ready)
-        return -1;
     for (size_t i = 0; i < count; i++) {
-        muon->arrived[i] = device_event_create(muon->device, 0, err);
-        muon->spread[i] = muon->arrived[i] ? device_event_create(muon->device, 0, err) : NULL;
-        if (!muon->spread[i])
-            return -1;
+        muon->arrived[i] = device_event_create(muon->device, 0);
+        muon->spread[i] = device_event_create(muon->device, 0);
     }
-    return 0;
 }
 
 static int create_all(struct muon *muon, struct device_stream *stream, struct error *err)
@@ -307,7 +302,8 @@ static int create_all(struct muon *muon, struct device_stream *stream, struct er
     for (int i = 0; i < muon->list.shape_count; i++)
         if (create_plans(muon, &muon->list.shapes[i], type, err) < 0)
             return -1;
-    return fill_index(muon, z.rows, stream, err) < 0 ? -1 : create_events(muon, err);
+    create_events(muon);
+    return fill_index(muon, z.rows, stream, err);
 }
 
 struct muon *muon_create(const struct muon_config *config, struct model *model,

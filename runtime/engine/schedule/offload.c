@@ -36,45 +36,30 @@ size_t offload_memory(int64_t hosted)
     return (size_t)(BUFFERS * ARRAYS * offload_buffer_elements(hosted)) * sizeof(float);
 }
 
-static int create_buffer(struct offload *o, struct buffer *buffer, float *memory, int64_t count,
-                         struct error *err)
-{
-    buffer->arrays = (struct offload_arrays){memory, memory + count, memory + 2 * count};
-    buffer->filled = device_event_create(o->device, 0, err);
-    buffer->updated = buffer->filled ? device_event_create(o->device, 0, err) : NULL;
-    buffer->emptied = buffer->updated ? device_event_create(o->device, 0, err) : NULL;
-    return buffer->emptied ? 0 : -1;
-}
-
-static int create_all(struct offload *o, int64_t hosted, struct error *err)
-{
-    int64_t count = offload_buffer_elements(hosted);
-
-    o->in = device_stream_create(o->device, 1, err);
-    o->out = o->in ? device_stream_create(o->device, 1, err) : NULL;
-    o->settled = o->out ? device_event_create(o->device, 0, err) : NULL;
-    if (!o->settled)
-        return -1;
-    o->memory = device_allocate(o->device, offload_memory(hosted), err);
-    if (!o->memory)
-        return error_prefix(err, "optimizer");
-    for (int i = 0; i < BUFFERS; i++)
-        if (create_buffer(o, &o->buffers[i], (float *)o->memory + ARRAYS * i * count, count, err) <
-            0)
-            return -1;
-    return 0;
-}
-
 struct offload *offload_create(struct device *device, int64_t hosted,
                                const struct state_types *types, struct error *err)
 {
     struct offload *o = xcalloc(1, sizeof(*o));
+    int64_t count = offload_buffer_elements(hosted);
 
     o->device = device;
     o->types = *types;
-    if (create_all(o, hosted, err) < 0) {
+    o->in = device_stream_create(device, 1);
+    o->out = device_stream_create(device, 1);
+    o->settled = device_event_create(device, 0);
+    o->memory = device_allocate(device, offload_memory(hosted), err);
+    if (!o->memory) {
+        error_prefix(err, "optimizer");
         offload_destroy(o);
         return NULL;
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        float *memory = (float *)o->memory + ARRAYS * i * count;
+
+        o->buffers[i] = (struct buffer){.arrays = {memory, memory + count, memory + 2 * count},
+                                        .filled = device_event_create(device, 0),
+                                        .updated = device_event_create(device, 0),
+                                        .emptied = device_event_create(device, 0)};
     }
     return o;
 }

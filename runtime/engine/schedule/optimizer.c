@@ -21,20 +21,15 @@ static int create_memory(struct optimizer *o, struct error *err)
                                   o->config.offload, err);
 }
 
-static int create_gathering(struct optimizer *o, struct error *err)
+static void create_gathering(struct optimizer *o)
 {
     size_t count = (size_t)o->parameters->bucket_count;
 
     o->gathered = xcalloc(count, sizeof(struct device_event *));
     o->gathering = xcalloc(count, 1);
-    for (size_t i = 0; i < count; i++) {
-        if (o->parameters->buckets[i].shards == 1)
-            continue;
-        o->gathered[i] = device_event_create(o->device, 0, err);
-        if (!o->gathered[i])
-            return -1;
-    }
-    return 0;
+    for (size_t i = 0; i < count; i++)
+        if (o->parameters->buckets[i].shards > 1)
+            o->gathered[i] = device_event_create(o->device, 0);
 }
 
 static void settle_bucket(struct optimizer *o, int i)
@@ -91,11 +86,12 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
     o->type = type;
     o->rank = shard_number(&parallel->layout, &parallel->at);
     o->stream = o->facts.stream;
-    o->reduce_stream = device_stream_create(device, 1, err);
-    o->ready = o->reduce_stream ? device_event_create(device, 0, err) : NULL;
-    o->reduced = o->ready ? device_event_create(device, 0, err) : NULL;
-    if (!o->reduced || create_memory(o, err) < 0 || optimizer_create_plans(o, err) < 0 ||
-        create_gathering(o, err) < 0 || create_muon(o, err) < 0) {
+    o->reduce_stream = device_stream_create(device, 1);
+    o->ready = device_event_create(device, 0);
+    o->reduced = device_event_create(device, 0);
+    create_gathering(o);
+    if (create_memory(o, err) < 0 || optimizer_create_plans(o, err) < 0 ||
+        create_muon(o, err) < 0) {
         optimizer_destroy(o);
         return NULL;
     }

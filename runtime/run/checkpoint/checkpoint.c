@@ -102,11 +102,9 @@ static int create_save(struct checkpoint *c, struct error *err)
     if (check_directory(c, err) < 0)
         return -1;
     pieces_create(&c->written, c->parameters, &c->parallel->at, c->shard, PIECES_WRITTEN);
-    c->stream = device_stream_create(c->device, 0, err);
-    c->stepped = c->stream ? device_event_create(c->device, 0, err) : NULL;
-    c->copied = c->stepped ? device_event_create(c->device, 0, err) : NULL;
-    if (!c->copied)
-        return -1;
+    c->stream = device_stream_create(c->device, 0);
+    c->stepped = device_event_create(c->device, 0);
+    c->copied = device_event_create(c->device, 0);
     c->snapshot = device_host_allocate(c->device, elements * sizeof(float), err);
     c->state = device_host_allocate(c->device, sizeof(*c->state), err);
     c->files = xcalloc((size_t)c->parallel->comm->size, sizeof(*c->files));

@@ -252,7 +252,7 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
 
     b->device = ranks_open_device(&config, world, err);
     if (b->device && ranks_check_health(b->device, world, err) == 0)
-        b->stream = device_stream_create(b->device, 0, err);
+        b->stream = device_stream_create(b->device, 0);
     comm.device = b->device;
     comm.longer = "raise --timeout-minutes";
     if (b->stream)

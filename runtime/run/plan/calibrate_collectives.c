@@ -48,7 +48,7 @@ static int open_bench(struct bench *b, struct device *device, const struct world
     b->nodes = xcalloc((size_t)world->size, sizeof(*b->nodes));
     b->ranks = xcalloc((size_t)world->size, sizeof(*b->ranks));
     b->comm = comm_open(comm_choose((int)world->size, gpu), &options, err);
-    b->stream = b->comm ? device_stream_create(device, 0, err) : NULL;
+    b->stream = b->comm ? device_stream_create(device, 0) : NULL;
     b->memory = b->stream ? device_allocate(device, b->size, err) : NULL;
     if (!b->memory || clear_memory(b, device, err) < 0)
         return -1;

@@ -124,7 +124,7 @@ static int open_fabric(struct fabric *f, struct device *device, const struct wor
     f->ranks = xcalloc((size_t)world->size, sizeof(*f->ranks));
     f->comm = comm_open(comm_choose((int)world->size, gpu), &options, err);
     if (f->comm)
-        f->stream = device_stream_create(device, 0, err);
+        f->stream = device_stream_create(device, 0);
     if (f->stream)
         f->buffer = device_allocate(device, f->count * sizeof(float), err);
     if (f->buffer)

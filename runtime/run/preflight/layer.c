@@ -230,12 +230,12 @@ struct layer *layer_create(struct device *device, const char *choices, struct er
     l->host_size = (size_t)(4 * l->hidden * l->hidden) * sizeof(float);
     l->memory = device_allocate(device, l->size, err);
     l->host = l->memory ? device_host_allocate(device, l->host_size, err) : NULL;
-    l->stream = l->host ? device_stream_create(device, 0, err) : NULL;
-    l->begin = l->stream ? device_event_create(device, 1, err) : NULL;
-    l->end = l->begin ? device_event_create(device, 1, err) : NULL;
-    if (l->end)
+    l->stream = device_stream_create(device, 0);
+    l->begin = device_event_create(device, 1);
+    l->end = device_event_create(device, 1);
+    if (l->host)
         lay_out(l);
-    if (!l->end ||
+    if (!l->host ||
         (choices && choices[0] && device->choose && device->choose(device, choices, 0, err) < 0) ||
         make_plans(l, err) < 0 || fill_inputs(l, err) < 0) {
         layer_destroy(l);
@@ -469,7 +469,7 @@ int layer_test_memory(struct device *device, size_t bytes, int64_t *wrong, size_
     memory = device_allocate(device, (size_t)blocks * BLOCK * sizeof(float), err);
     sums = memory ? device_allocate(device, (size_t)blocks * sizeof(*sums), err) : NULL;
     host = sums ? device_host_allocate(device, (size_t)blocks * sizeof(*host), err) : NULL;
-    stream = host ? device_stream_create(device, 0, err) : NULL;
+    stream = host ? device_stream_create(device, 0) : NULL;
     if (stream) {
         rc = 0;
         for (size_t i = 0; rc == 0 && i < sizeof(patterns) / sizeof(*patterns); i++)
@@ -488,7 +488,7 @@ int layer_test_copies(struct device *device, double *rate, struct error *err)
     const size_t bytes = (size_t)256 << 20;
     void *memory = device_allocate(device, bytes, err);
     void *host = memory ? device_host_allocate(device, bytes, err) : NULL;
-    struct device_stream *stream = host ? device_stream_create(device, 0, err) : NULL;
+    struct device_stream *stream = host ? device_stream_create(device, 0) : NULL;
     int rc = stream ? 0 : -1;
 
     *rate = INFINITY;

@@ -133,8 +133,8 @@ static int mover_open(struct mover *m, const struct parallel *parallel, struct d
                       struct error *err)
 {
     *m = (struct mover){.parallel = parallel, .device = device};
-    m->stream = device_stream_create(device, 0, err);
-    return m->stream ? mover_room(m, DEVICE_ALIGNMENT, err) : -1;
+    m->stream = device_stream_create(device, 0);
+    return mover_room(m, DEVICE_ALIGNMENT, err);
 }
 
 static int mover_wait(struct mover *m, struct error *err)

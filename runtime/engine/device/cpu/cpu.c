@@ -20,33 +20,14 @@ static void cpu_close(struct device *base)
     struct cpu_device *device = (struct cpu_device *)base;
 
     threads_destroy(device->threads);
-    pthread_mutex_destroy(&device->lock);
     free(device->product_space);
     free(device->shared_space);
     free(device);
 }
 
-static void cpu_fail(struct device *base, const struct error *failure)
+static void cpu_fail(struct device *device, const struct error *failure)
 {
-    struct cpu_device *device = (struct cpu_device *)base;
-
-    pthread_mutex_lock(&device->lock);
-    if (!device->failed)
-        device->failure = *failure;
-    device->failed = 1;
-    pthread_mutex_unlock(&device->lock);
-}
-
-int cpu_failure(struct cpu_device *device, struct error *err)
-{
-    int failed;
-
-    pthread_mutex_lock(&device->lock);
-    failed = device->failed;
-    if (failed && err)
-        *err = device->failure;
-    pthread_mutex_unlock(&device->lock);
-    return failed ? -1 : 0;
+    failure_record(&((struct cpu_device *)device)->failure, failure);
 }
 
 static int cpu_memory(struct device *device, struct device_memory *memory, struct error *err)
@@ -183,7 +164,7 @@ static int cpu_profile_stop(struct device *base, struct error *err)
 
     cpu_finish(device);
     device->timed = NULL;
-    return cpu_failure(device, err);
+    return failure_check(&device->failure, err);
 }
 
 void cpu_plan_work(struct cpu_plan *plan, const void *operands)
@@ -229,7 +210,7 @@ struct device *cpu_device_open(const struct device_options *options, struct erro
         free(device);
         return NULL;
     }
-    pthread_mutex_init(&device->lock, NULL);
+    device->failure.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     device->random_order = options->random_order;
     device->order_seed = options->order_seed;
     gemm_prepare();

@@ -5,9 +5,9 @@
 #define MEGATRON_CPU_H
 
 #include "engine/device/device.h"
+#include "engine/device/failure.h"
 #include "base/core/threads.h"
 
-#include <pthread.h>
 #include <string.h>
 
 /* Functions whose loops are compiled for wider vectors, too; the loader takes the version that fits
@@ -32,9 +32,7 @@ struct cpu_device {
     struct cpu_stream *streams;
     struct cpu_stream *favoured; /* the stream that runs, for 'burst' more tasks */
     int64_t burst;
-    pthread_mutex_t lock; /* protects the failure */
-    int failed;
-    struct error failure;
+    struct failure failure;
     void (*timed)(void *context, const struct operation *operation, double begin, double seconds);
     double timed_from;
     void *timed_context; /* set while profiling */
@@ -63,7 +61,6 @@ void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void 
 
 /* stream.c: the stream, event and copy calls of the device. */
 void cpu_stream_calls(struct device *device);
-int cpu_failure(struct cpu_device *device, struct error *err);
 
 /* Choose plan->work for the operation and allocate its workspace. One row per kind in cpu.c. */
 int cpu_plan_linear(struct cpu_plan *plan, struct error *err);

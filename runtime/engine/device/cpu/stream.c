@@ -91,7 +91,7 @@ static int run_task(struct cpu_device *device, struct task *task, int waits)
 
     switch (task->kind) {
     case TASK_PLAN:
-        if (!device->failed)
+        if (!failure_exists(&device->failure))
             cpu_plan_work(task->plan, task->operands);
         break;
     case TASK_POLL:
@@ -175,7 +175,7 @@ void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void 
     struct task *task;
 
     if (!keeps(stream)) {
-        if (!device_of(stream)->failed)
+        if (!failure_exists(&device_of(stream)->failure))
             cpu_plan_work(plan, operands);
         ask_in_passing(device_of(stream));
         return;
@@ -185,13 +185,11 @@ void cpu_submit(struct device_stream *stream, struct cpu_plan *plan, const void 
     memcpy(task->operands, operands, size);
 }
 
-static struct device_stream *stream_create(struct device *base, int high_priority,
-                                           struct error *err)
+static struct device_stream *stream_create(struct device *base, int high_priority)
 {
     struct cpu_device *device = (struct cpu_device *)base;
     struct cpu_stream *stream = xcalloc(1, sizeof(*stream));
 
-    (void)err;
     (void)high_priority;
     stream->base.device = base;
     stream->next = device->streams;
@@ -205,7 +203,7 @@ static int stream_wait(struct device_stream *base, double seconds, struct error 
     while (stream_of(base)->tasks.head)
         if (!run_any(device_of(base), 1))
             return error_bug(err, "a stream waits for an event that nothing will record");
-    return cpu_failure(device_of(base), err);
+    return failure_check(&device_of(base)->failure, err);
 }
 
 static void stream_destroy(struct device_stream *base)
@@ -248,11 +246,10 @@ static void stream_poll(struct device_stream *stream, int (*poll)(void *operands
         run_any(device_of(stream), 1);
 }
 
-static struct device_event *event_create(struct device *device, int timing, struct error *err)
+static struct device_event *event_create(struct device *device, int timing)
 {
     struct cpu_event *event = xcalloc(1, sizeof(*event));
 
-    (void)err;
     (void)timing;
     event->base.device = device;
     return &event->base;
@@ -327,7 +324,7 @@ static int event_wait(struct device_event *base, double seconds, struct error *e
     (void)seconds;
     if (pass_event((struct cpu_event *)base, err) < 0)
         return -1;
-    return cpu_failure((struct cpu_device *)base->device, err);
+    return failure_check(&((struct cpu_device *)base->device)->failure, err);
 }
 
 static int event_done(struct device_event *base)
@@ -408,22 +405,6 @@ static void graph_destroy(struct device_graph *base)
 
 void cpu_stream_calls(struct device *device)
 {
-    device->stream_create = stream_create;
-    device->stream_destroy = stream_destroy;
-    device->stream_wait = stream_wait;
-    device->stream_native = stream_native;
-    device->stream_poll = stream_poll;
-    device->event_create = event_create;
-    device->event_destroy = event_destroy;
-    device->event_record = event_record;
-    device->event_follow = event_follow;
-    device->event_wait = event_wait;
-    device->event_done = event_done;
-    device->event_seconds = event_seconds;
-    device->copy = copy;
+    DEVICE_SET_STREAM_CALLS(device);
     device->can_capture = 1;
-    device->graph_begin = graph_begin;
-    device->graph_end = graph_end;
-    device->graph_launch = graph_launch;
-    device->graph_destroy = graph_destroy;
 }

@@ -2,6 +2,7 @@
 #include "cuda.h"
 #include "cuda_error.h"
 #include "base/core/gib.h"
+#include "base/core/xmalloc.h"
 #include "nvml.h"
 
 #include <stdio.h>
@@ -22,11 +23,7 @@ static void keep_failure(struct cuda_device *device, const struct error *failure
         device->recording = RECORDING_SPOILT;
         return;
     }
-    pthread_mutex_lock(&device->lock);
-    if (!device->failed)
-        device->failure = *failure;
-    device->failed = 1;
-    pthread_mutex_unlock(&device->lock);
+    failure_record(&device->failure, failure);
 }
 
 void cuda_fail_text(struct cuda_device *device, const char *text)
@@ -65,18 +62,6 @@ void cuda_fail(struct cuda_device *device, const char *what, cudaError_t status)
     snprintf(text, sizeof(text), "GPU %d (%s): %s: %s%s", device->index, device->base.model, what,
              cudaGetErrorString(status), cuda_remedy(status));
     cuda_fail_text(device, text);
-}
-
-int cuda_failure(struct cuda_device *device, struct error *err)
-{
-    int failed;
-
-    pthread_mutex_lock(&device->lock);
-    failed = device->failed;
-    if (failed && err)
-        *err = device->failure;
-    pthread_mutex_unlock(&device->lock);
-    return failed ? -1 : 0;
 }
 
 static void fail(struct device *base, const struct error *failure)
@@ -232,11 +217,11 @@ static void plan_run(struct device_plan *base, struct device_stream *base_stream
     cudaError_t status;
 
     (void)size;
-    if (device->failed)
+    if (failure_exists(&device->failure))
         return;
     if (plan->workspace) {
         cuda_attention_settle(device);
-        if (device->failed)
+        if (failure_exists(&device->failure))
             return;
         workspace = stream_workspace(device, stream, plan->workspace);
         if (!workspace)
@@ -281,12 +266,8 @@ static struct device_plan *plan_create_call(struct device *base, const struct op
                                             struct error *err)
 {
     struct cuda_device *device = (struct cuda_device *)base;
-    struct cuda_plan *plan = calloc(1, sizeof(*plan));
+    struct cuda_plan *plan = xcalloc(1, sizeof(*plan));
 
-    if (!plan) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     plan->base.device = base;
     plan->base.kind = operation->kind;
     plan->base.run = plan_run;
@@ -310,13 +291,10 @@ static void settle_call(struct device *base)
 static char *choices_call(struct device *base, struct error *err)
 {
     struct cuda_device *device = (struct cuda_device *)base;
-    char *text;
 
+    (void)err;
     cuda_attention_settle(device);
-    text = tuning_text(device->gemm.tuning);
-    if (!text)
-        error_set(err, "out of memory");
-    return text;
+    return tuning_text(device->gemm.tuning);
 }
 
 /* Ranks that tuned at the same time have left a mixture of their choices in the file. Without this,
@@ -343,7 +321,6 @@ static void close_call(struct device *base)
         cublasLtDestroy(device->gemm.handle);
     if (device->cudnn)
         cudnnDestroy(device->cudnn);
-    pthread_mutex_destroy(&device->lock);
     pthread_mutex_destroy(&device->making);
     free(device);
 }
@@ -439,7 +416,7 @@ static int open_gpu(struct cuda_device *device, struct error *err)
 }
 
 /* Open the cache, and what was installed for this kind of GPU. */
-static int open_tuning(struct cuda_device *device, const struct device_options *options)
+static void open_tuning(struct cuda_device *device, const struct device_options *options)
 {
     char name[512];
 
@@ -450,7 +427,6 @@ static int open_tuning(struct cuda_device *device, const struct device_options *
             *c = '_';
     }
     device->gemm.tuning = tuning_open(options->cache_dir, options->tuning_dir, name);
-    return device->gemm.tuning ? 0 : -1;
 }
 
 static int open_libraries(struct cuda_device *device, const struct device_options *options,
@@ -471,8 +447,7 @@ static int open_libraries(struct cuda_device *device, const struct device_option
                          cudnnGetVersion(), device->index, device->base.model,
                          cudnnGetErrorString(cudnn));
     device->gemm.candidates = options->untuned ? 1 : CANDIDATES;
-    if (open_tuning(device, options))
-        return error_set(err, "out of memory");
+    open_tuning(device, options);
     if (options->untuned)
         tuning_read_only(device->gemm.tuning);
     return 0;
@@ -488,12 +463,8 @@ struct device *device_backend_open(const struct device_options *options, struct 
 
     if (index < 0)
         return NULL;
-    device = calloc(1, sizeof(*device));
-    if (!device) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
-    pthread_mutex_init(&device->lock, NULL);
+    device = xcalloc(1, sizeof(*device));
+    device->failure.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_init(&device->making, NULL);
     device->index = index;
     device->deterministic = options->deterministic;

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "engine/device/device.h"
+#include "engine/device/failure.h"
 #include "flash.h"
 #include "gemm.h"
 #include "kernels.h"
@@ -30,9 +31,7 @@ struct cuda_device {
     size_t workspace;        /* the maximum over all plans on a stream */
     struct cuda_plan *later; /* plans of attention that threads are making */
     pthread_mutex_t making;  /* held by the thread that is making a plan */
-    pthread_mutex_t lock;    /* protects the failure */
-    int failed;
-    struct error failure;
+    struct failure failure;
     struct cuda_profile *profile; /* set while profiling */
     enum recording recording;
     pthread_t recorder; /* the stream that is being captured */
@@ -60,7 +59,6 @@ struct cuda_plan {
 /* Record the first failure of the device. 'what' names the operation. */
 void cuda_fail(struct cuda_device *device, const char *what, cudaError_t status);
 void cuda_fail_text(struct cuda_device *device, const char *text);
-int cuda_failure(struct cuda_device *device, struct error *err);
 
 /* stream.c: the stream, event, copy and graph calls of the device. */
 void cuda_stream_calls(struct device *device);

@@ -4,6 +4,7 @@
  * steps. */
 #include "cuda.h"
 #include "cuda_error.h"
+#include "base/core/list.h"
 
 #include <cuda_profiler_api.h>
 #include <nvtx3/nvToolsExt.h>
@@ -15,52 +16,33 @@ struct mark {
 };
 
 struct cuda_profile {
-    struct mark *marks;
-    size_t count, room;
+    LIST(struct mark) marks;
     void (*each)(void *context, const struct operation *operation, double begin, double seconds);
     void *context;
     cudaEvent_t start;
 };
 
-static struct mark *add_mark(struct cuda_profile *profile)
-{
-    struct mark *mark;
-
-    if (profile->count == profile->room) {
-        size_t room = profile->room ? 2 * profile->room : 1024;
-        struct mark *more = realloc(profile->marks, room * sizeof(*more));
-
-        if (!more)
-            return NULL;
-        profile->marks = more;
-        profile->room = room;
-    }
-    mark = &profile->marks[profile->count];
-    if (cudaEventCreate(&mark->from) || cudaEventCreate(&mark->to))
-        return NULL;
-    profile->count++;
-    return mark;
-}
-
 void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream,
                         const struct operation *operation)
 {
-    struct mark *mark = add_mark(device->profile);
+    struct mark *mark = list_add(&device->profile->marks);
+    cudaError_t status;
 
-    if (!mark) {
-        cuda_fail_text(device, "out of host memory while profiling; profile fewer steps");
-        return;
-    }
-    mark->operation = operation;
+    *mark = (struct mark){.operation = operation};
+    status = cudaEventCreate(&mark->from);
+    if (!status)
+        status = cudaEventCreate(&mark->to);
+    if (status)
+        cuda_fail(device, "cannot time an operation", status);
     nvtxRangePushA(operation_name(operation->kind));
     cudaEventRecord(mark->from, stream);
 }
 
 void cuda_profile_end(struct cuda_device *device, cudaStream_t stream)
 {
-    if (!device->profile->count)
-        return;
-    cudaEventRecord(device->profile->marks[device->profile->count - 1].to, stream);
+    const struct mark *last = &device->profile->marks.items[device->profile->marks.count - 1];
+
+    cudaEventRecord(last->to, stream);
     nvtxRangePop();
 }
 
@@ -71,9 +53,7 @@ static int profile_start(struct device *base,
 {
     struct cuda_device *device = (struct cuda_device *)base;
 
-    device->profile = calloc(1, sizeof(*device->profile));
-    if (!device->profile)
-        return error_set(err, "out of memory");
+    device->profile = xcalloc(1, sizeof(*device->profile));
     device->profile->each = each;
     device->profile->context = context;
     if (cudaEventCreate(&device->profile->start) || cudaEventRecord(device->profile->start, 0))
@@ -89,11 +69,9 @@ static int profile_stop(struct device *base, struct error *err)
     cudaError_t status = cudaDeviceSynchronize();
 
     device->profile = NULL;
-    if (!profile)
-        return error_bug(err, "profiling was not started");
     cudaProfilerStop();
-    for (size_t i = 0; i < profile->count; i++) {
-        struct mark *mark = &profile->marks[i];
+    for (size_t i = 0; i < profile->marks.count; i++) {
+        struct mark *mark = &profile->marks.items[i];
         float milliseconds = 0, begin = 0;
 
         if (!status)
@@ -105,7 +83,7 @@ static int profile_stop(struct device *base, struct error *err)
         cudaEventDestroy(mark->to);
     }
     cudaEventDestroy(profile->start);
-    free(profile->marks);
+    list_free(&profile->marks);
     free(profile);
     return status ? cuda_error(err, status, "cannot finish profiling") : 0;
 }

@@ -3,6 +3,7 @@
 #include "cuda.h"
 #include "cuda_error.h"
 #include "lib/clock.h"
+#include "base/core/xmalloc.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -35,27 +36,17 @@ static void check(struct device *device, const char *what, cudaError_t status)
         cuda_fail(device_of(device), what, status);
 }
 
-static struct device_stream *stream_create(struct device *device, int high_priority,
-                                           struct error *err)
+static struct device_stream *stream_create(struct device *device, int high_priority)
 {
-    struct cuda_stream *stream = calloc(1, sizeof(*stream));
+    struct cuda_stream *stream = xcalloc(1, sizeof(*stream));
     int lowest = 0, highest = 0;
-    cudaError_t status;
 
-    if (!stream) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     stream->base.device = device;
     cudaSetDevice(device_of(device)->index);
     cudaDeviceGetStreamPriorityRange(&lowest, &highest);
-    status = cudaStreamCreateWithPriority(&stream->native, cudaStreamNonBlocking,
-                                          high_priority ? highest : lowest);
-    if (status) {
-        cuda_error(err, status, "cannot create a CUDA stream");
-        free(stream);
-        return NULL;
-    }
+    check(device, "cannot create a stream",
+          cudaStreamCreateWithPriority(&stream->native, cudaStreamNonBlocking,
+                                       high_priority ? highest : lowest));
     return &stream->base;
 }
 
@@ -79,12 +70,12 @@ static int wait_for(struct device *device, cudaError_t (*query)(void *what), voi
         double waited = clock_now() - start;
 
         if (status == cudaSuccess)
-            return cuda_failure(device_of(device), err);
+            return failure_check(&device_of(device)->failure, err);
         if (status != cudaErrorNotReady) {
             cuda_fail(device_of(device), "the GPU stopped", status);
-            return cuda_failure(device_of(device), err);
+            return failure_check(&device_of(device)->failure, err);
         }
-        if (cuda_failure(device_of(device), err))
+        if (failure_check(&device_of(device)->failure, err))
             return -1;
         if (waited > seconds)
             return error_set(err,
@@ -135,38 +126,23 @@ static void do_host_call(void *argument)
 static void stream_poll(struct device_stream *stream, int (*poll)(void *operands, int waits),
                         const void *operands, size_t size, int later)
 {
-    struct host_call *copy = malloc(sizeof(*copy));
+    struct host_call *copy = xmalloc(sizeof(*copy));
 
     (void)later;
-    if (!copy || size > sizeof(copy->operands)) {
-        free(copy);
-        cuda_fail_text(device_of(stream->device),
-                       "out of host memory; raise the memory limit of the job (sbatch --mem)");
-        return;
-    }
     copy->poll = poll;
     memcpy(copy->operands, operands, size);
     check(stream->device, "cannot call a function of the host",
           cudaLaunchHostFunc(native_of(stream), do_host_call, copy));
 }
 
-static struct device_event *event_create(struct device *device, int timing, struct error *err)
+static struct device_event *event_create(struct device *device, int timing)
 {
-    struct cuda_event *event = calloc(1, sizeof(*event));
-    cudaError_t status;
+    struct cuda_event *event = xcalloc(1, sizeof(*event));
 
-    if (!event) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     event->base.device = device;
-    status = cudaEventCreateWithFlags(&event->native,
-                                      timing ? cudaEventDefault : cudaEventDisableTiming);
-    if (status) {
-        cuda_error(err, status, "cannot create a CUDA event");
-        free(event);
-        return NULL;
-    }
+    check(device, "cannot create an event",
+          cudaEventCreateWithFlags(&event->native,
+                                   timing ? cudaEventDefault : cudaEventDisableTiming));
     return &event->base;
 }
 
@@ -262,7 +238,7 @@ static int graph_begin(struct device_stream *stream, struct error *err)
 
 static struct device_graph *graph_end(struct device_stream *stream, struct error *err)
 {
-    struct cuda_graph *graph = calloc(1, sizeof(*graph));
+    struct cuda_graph *graph = xcalloc(1, sizeof(*graph));
     struct cuda_device *device = device_of(stream->device);
     cudaGraph_t recorded = NULL;
     cudaError_t status = cudaStreamEndCapture(native_of(stream), &recorded);
@@ -270,26 +246,23 @@ static struct device_graph *graph_end(struct device_stream *stream, struct error
     if (!status && device->recording == RECORDING_SPOILT)
         status = cudaErrorStreamCaptureInvalidated;
     device->recording = RECORDING_NONE;
-    if (!status && graph)
+    if (!status)
         status = cudaGraphInstantiate(&graph->native, recorded, 0);
     /* Allocate its memory now: a failure does no harm here. */
-    if (!status && graph)
+    if (!status)
         status = cudaGraphUpload(graph->native, native_of(stream));
     if (recorded)
         cudaGraphDestroy(recorded);
-    if (status && graph && graph->native)
-        cudaGraphExecDestroy(graph->native);
-    if (status || !graph) {
-        cudaGetLastError(); /* reported here, not at the next launch */
-        if (graph)
-            cuda_error(err, status, "cannot record a CUDA graph");
-        else
-            error_set(err, "out of memory");
-        free(graph);
-        return NULL;
+    if (!status) {
+        graph->base.device = stream->device;
+        return &graph->base;
     }
-    graph->base.device = stream->device;
-    return &graph->base;
+    if (graph->native)
+        cudaGraphExecDestroy(graph->native);
+    free(graph);
+    cudaGetLastError(); /* reported here, not at the next launch */
+    cuda_error(err, status, "cannot record a CUDA graph");
+    return NULL;
 }
 
 static void graph_launch(struct device_graph *graph, struct device_stream *stream)
@@ -306,21 +279,5 @@ static void graph_destroy(struct device_graph *graph)
 
 void cuda_stream_calls(struct device *device)
 {
-    device->stream_create = stream_create;
-    device->stream_destroy = stream_destroy;
-    device->stream_wait = stream_wait;
-    device->stream_native = stream_native;
-    device->stream_poll = stream_poll;
-    device->event_create = event_create;
-    device->event_destroy = event_destroy;
-    device->event_record = event_record;
-    device->event_follow = event_follow;
-    device->event_wait = event_wait;
-    device->event_done = event_done;
-    device->event_seconds = event_seconds;
-    device->copy = copy;
-    device->graph_begin = graph_begin;
-    device->graph_end = graph_end;
-    device->graph_launch = graph_launch;
-    device->graph_destroy = graph_destroy;
+    DEVICE_SET_STREAM_CALLS(device);
 }

@@ -48,7 +48,7 @@ static int open_world(struct world *w, int rank, int size, const char *secret, d
 
     *w = (struct world){.rank = rank, .size = size};
     w->device = device_open("cpu", &device, &w->err);
-    w->stream = w->device ? device_stream_create(w->device, 0, &w->err) : NULL;
+    w->stream = w->device ? device_stream_create(w->device, 0) : NULL;
     options.device = w->device;
     w->comm = w->stream ? comm_backend_open(&options, &w->err) : NULL;
     return w->comm ? 0 : -1;

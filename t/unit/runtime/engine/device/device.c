@@ -75,7 +75,7 @@ int main(void)
     device = device_open(name ? name : "cpu", &options, &err);
     if (!device)
         return skip_all(err.text);
-    stream = device_stream_create(device, 0, &err);
+    stream = device_stream_create(device, 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         if (is_asked(cases[i].name))
             cases[i].run();

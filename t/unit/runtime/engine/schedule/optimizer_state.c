@@ -108,7 +108,7 @@ static void test(struct device *device, double fraction, int64_t hosted, enum de
         ones[i] = 1;
         first[i] = (float)i;
     }
-    stream = device_stream_create(device, 0, &err);
+    stream = device_stream_create(device, 0);
     if (stream && optimizer_state_create(&s, device, ELEMENTS, &types, fraction, &err) == 0 &&
         optimizer_state_clear(&s, stream, &err) == 0) {
         /* In two parts, as from two buckets. */
@@ -140,7 +140,7 @@ static void test(struct device *device, double fraction, int64_t hosted, enum de
 static void test_two_arrays(struct device *device)
 {
     struct error err = {0};
-    struct device_stream *stream = device_stream_create(device, 0, &err);
+    struct device_stream *stream = device_stream_create(device, 0);
     struct optimizer_state s = {0};
     const struct state_types types = {.master = 0};
     int rc = stream ? optimizer_state_create(&s, device, ELEMENTS, &types, 1, &err) : -1;

@@ -125,7 +125,7 @@ static int test_device(const char *name, int random_order)
 
     if (!device)
         return skip_all(err.text);
-    w.stream = device_stream_create(device, 0, &err);
+    w.stream = device_stream_create(device, 0);
     memory = device_allocate(device, 3 * COUNT * sizeof(float), &err);
     w.one = memory, w.sum = memory + COUNT, w.copied = memory + 2 * COUNT;
     w.add = plan_create(device, &add, &err);
@@ -148,8 +148,8 @@ static void test_event(void)
     struct device_options options = {.threads = 1};
     struct error err;
     struct device *device = device_open("cpu", &options, &err);
-    struct device_stream *stream = device_stream_create(device, 0, &err);
-    struct device_event *event = device_event_create(device, 0, &err);
+    struct device_stream *stream = device_stream_create(device, 0);
+    struct device_event *event = device_event_create(device, 0);
 
     device_graph_begin(stream, &err);
     device_event_record(event, stream);

@@ -124,9 +124,9 @@ static void test(int random_order, void (*run)(struct world *w))
     struct error err;
 
     w.device = device_open("cpu", &options, &err);
-    w.compute = device_stream_create(w.device, 0, &err);
-    w.side = device_stream_create(w.device, 1, &err);
-    w.event = device_event_create(w.device, 0, &err);
+    w.compute = device_stream_create(w.device, 0);
+    w.side = device_stream_create(w.device, 1);
+    w.event = device_event_create(w.device, 0);
     w.add = plan_create(w.device, &op, &err);
     w.one = device_allocate(w.device, COUNT * sizeof(float), &err);
     w.sum = device_allocate(w.device, COUNT * sizeof(float), &err);
