@@ -2,9 +2,9 @@
 #include "comm.h"
 #include "base/core/log.h"
 #include "base/core/module.h"
-#include "secret.h"
-#include "self.h"
 #include "base/core/world.h"
+#include "base/core/xmalloc.h"
+#include "secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +59,26 @@ static void note_no_secret(const struct comm_options *options)
                  options->port);
 }
 
+/* A world of one rank. */
+static void self_close(struct comm *comm)
+{
+    free(comm);
+}
+
+static struct comm *self_open(const struct comm_options *options, struct error *err)
+{
+    struct comm *comm;
+
+    if (options->size != 1) {
+        error_set(err, "%d ranks need TCP or NCCL", options->size);
+        return NULL;
+    }
+    comm = xmalloc(sizeof(*comm));
+    *comm = comm_base("self", options);
+    comm->close = self_close;
+    return comm;
+}
+
 struct comm *comm_open(const char *name, const struct comm_options *options, struct error *err)
 {
     int gpus = strcmp(name, "nccl") == 0;
@@ -67,7 +87,7 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
     char file[64];
 
     if (strcmp(name, "self") == 0)
-        return self_comm_open(options, err);
+        return self_open(options, err);
     if (strcmp(name, "tcp") != 0 && !gpus) {
         error_set(err, "unknown communication backend %s; use self, tcp or nccl", name);
         return NULL;
@@ -91,4 +111,27 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
         return NULL;
     }
     return comm;
+}
+
+struct comm_group *comm_group_create(struct comm *comm, const char *name, const int *ranks,
+                                     int count, struct error *err)
+{
+    struct comm_group *group = xcalloc(1, comm->group_size);
+
+    group->comm = comm;
+    group->size = count;
+    snprintf(group->name, sizeof(group->name), "%s", name);
+    for (int i = 0; i < count; i++)
+        if (ranks[i] == comm->rank)
+            group->rank = i;
+    if (comm->group_create && comm->group_create(group, ranks, err) < 0)
+        return NULL; /* the group is kept: NCCL may still write to it */
+    return group;
+}
+
+void comm_group_destroy(struct comm_group *group)
+{
+    if (group && group->comm->group_destroy)
+        group->comm->group_destroy(group);
+    free(group);
 }

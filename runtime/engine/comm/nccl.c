@@ -21,7 +21,7 @@ static ncclResult_t ask(struct nccl_comm *comm, ncclComm_t nccl)
     ncclResult_t result = ncclInProgress;
 
     pthread_mutex_lock(&comm->calls);
-    if (!nccl_failure(comm, NULL) && ncclCommGetAsyncError(nccl, &result))
+    if (!comm_check(&comm->base, NULL) && ncclCommGetAsyncError(nccl, &result))
         result = ncclInternalError;
     pthread_mutex_unlock(&comm->calls);
     return result;
@@ -38,7 +38,7 @@ static void pass_time(struct nccl_comm *comm, double seconds)
         return;
     }
     clock_sleep(100e-6);
-    if (!comm->watching && star_check(comm->star, &err))
+    if (!comm->watching && star_check(comm->base.star, &err))
         nccl_fail(comm, "%s", err.text);
 }
 
@@ -52,7 +52,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
     /* Some calls (ncclCommSplit) return success while their work continues. */
     if (result == ncclSuccess)
         result = ncclInProgress;
-    while (result == ncclInProgress && !nccl_failure(comm, NULL)) {
+    while (result == ncclInProgress && !comm_check(&comm->base, NULL)) {
         result = ask(comm, nccl);
         if (result != ncclInProgress)
             break;
@@ -67,7 +67,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         }
         pass_time(comm, clock_now() - since);
     }
-    if (nccl_failure(comm, NULL))
+    if (comm_check(&comm->base, NULL))
         return -1;
     if (result) {
         nccl_explain(result, why, sizeof(why));
@@ -90,17 +90,14 @@ static ncclDataType_t nccl_type(enum device_type type)
     return types[type];
 }
 
-/* Get the communicator of a group, for use until 'leave'. NULL if there is nothing to do: in groups
- * of one rank and after a failure. */
+/* Get the communicator of a group, for use until 'leave'. NULL after a failure. */
 static ncclComm_t enter(struct comm_group *base)
 {
     struct nccl_comm *comm = (struct nccl_comm *)base->comm;
     ncclComm_t nccl;
 
-    if (base->size < 2)
-        return NULL;
     pthread_mutex_lock(&comm->calls);
-    nccl = nccl_failure(comm, NULL) ? NULL : ((struct nccl_group *)base)->comm;
+    nccl = comm_check(&comm->base, NULL) ? NULL : ((struct nccl_group *)base)->comm;
     if (!nccl)
         pthread_mutex_unlock(&comm->calls);
     return nccl;
@@ -138,8 +135,6 @@ static void all_gather(struct comm_group *group, struct device_stream *stream, c
 {
     ncclComm_t nccl = enter(group);
 
-    if (group->size == 1 && part != all)
-        device_copy(stream, all, part, count * type_size(type), COPY_ON_DEVICE);
     if (nccl)
         finish(group, nccl, stream,
                ncclAllGather(part, all, count, nccl_type(type), nccl, device_stream_native(stream)),
@@ -151,8 +146,6 @@ static void reduce_scatter(struct comm_group *group, struct device_stream *strea
 {
     ncclComm_t nccl = enter(group);
 
-    if (group->size == 1 && part != all)
-        device_copy(stream, part, all, count * type_size(type), COPY_ON_DEVICE);
     if (nccl)
         finish(group, nccl, stream,
                ncclReduceScatter(all, part, count, nccl_type(type), ncclSum, nccl,
@@ -175,7 +168,7 @@ static void broadcast(struct comm_group *group, struct device_stream *stream, vo
 static void exchange(struct comm_group *group, struct device_stream *stream,
                      const struct comm_message *messages, size_t count)
 {
-    ncclComm_t nccl = count > 0 ? enter(group) : NULL;
+    ncclComm_t nccl = enter(group);
     cudaStream_t native = device_stream_native(stream);
     ncclResult_t result;
 
@@ -243,7 +236,7 @@ static int cut(struct nccl_comm *comm, struct nccl_group *group, int color)
     ncclResult_t result;
 
     pthread_mutex_lock(&comm->calls);
-    if (nccl_failure(comm, NULL)) {
+    if (comm_check(&comm->base, NULL)) {
         pthread_mutex_unlock(&comm->calls);
         return -1;
     }
@@ -254,33 +247,21 @@ static int cut(struct nccl_comm *comm, struct nccl_group *group, int color)
     return group->comm ? settle(comm, group->comm, ncclInProgress, "initialization", name) : 0;
 }
 
-static struct comm_group *group_create(struct comm *base, const char *name, const int *ranks,
-                                       int count, struct error *err)
+static int group_create(struct comm_group *base, const int *ranks, struct error *err)
 {
-    struct nccl_comm *comm = (struct nccl_comm *)base;
-    struct nccl_group *group;
+    struct nccl_comm *comm = (struct nccl_comm *)base->comm;
+    struct nccl_group *group = (struct nccl_group *)base;
 
-    if (comm->group_count == MAX_GROUPS) {
-        error_bug(err, "cannot create the NCCL group %s: this rank already has %d groups", name,
-                  MAX_GROUPS);
-        return NULL;
-    }
-    group = xcalloc(1, sizeof(*group));
-    group->base.comm = base;
-    group->base.size = count;
-    snprintf(group->base.name, sizeof(group->base.name), "%s", name);
-    for (int i = 0; i < count; i++)
-        if (ranks[i] == base->rank)
-            group->base.rank = i;
+    if (comm->group_count == MAX_GROUPS)
+        return error_bug(err, "cannot create the NCCL group %s: this rank already has %d groups",
+                         base->name, MAX_GROUPS);
     /* Groups of one call do not overlap, so the first rank identifies them. */
-    if (cut(comm, group, count > 1 ? ranks[0] : NCCL_SPLIT_NOCOLOR)) {
-        nccl_failure(comm, err);
-        return NULL; /* keep the group: NCCL may still write to it */
-    }
+    if (cut(comm, group, base->size > 1 ? ranks[0] : NCCL_SPLIT_NOCOLOR))
+        return comm_check(&comm->base, err);
     pthread_mutex_lock(&comm->lock);
     comm->groups[comm->group_count++] = group;
     pthread_mutex_unlock(&comm->lock);
-    return &group->base;
+    return 0;
 }
 
 static void group_destroy(struct comm_group *base)
@@ -299,66 +280,6 @@ static void group_destroy(struct comm_group *base)
     pthread_mutex_unlock(&comm->lock);
     if (group->comm)
         ncclCommAbort(group->comm);
-    free(group);
-}
-
-static int host_gather(struct comm *base, const void *part, void *all, size_t bytes,
-                       struct error *err)
-{
-    struct nccl_comm *comm = (struct nccl_comm *)base;
-
-    if (nccl_failure(comm, err))
-        return -1;
-    if (star_gather(comm->star, part, all, bytes, base->deadline, err)) {
-        nccl_fail(comm, "at step %lld: %s", (long long)comm_step(base), err->text);
-        return -1;
-    }
-    return 0;
-}
-
-static int host_collect(struct comm *base, const void *part, void *all, size_t bytes, int root,
-                        struct error *err)
-{
-    struct nccl_comm *comm = (struct nccl_comm *)base;
-
-    if (nccl_failure(comm, err))
-        return -1;
-    if (star_collect(comm->star, part, all, bytes, root, base->deadline, err)) {
-        nccl_fail(comm, "at step %lld: %s", (long long)comm_step(base), err->text);
-        return -1;
-    }
-    return 0;
-}
-
-static int host_broadcast(struct comm *base, void *data, size_t bytes, int root, struct error *err)
-{
-    struct nccl_comm *comm = (struct nccl_comm *)base;
-
-    if (nccl_failure(comm, err))
-        return -1;
-    if (star_broadcast(comm->star, data, bytes, root, base->deadline, err)) {
-        nccl_fail(comm, "at step %lld: %s", (long long)comm_step(base), err->text);
-        return -1;
-    }
-    return 0;
-}
-
-static int host_max(struct comm *base, int64_t *numbers, int count, struct error *err)
-{
-    struct nccl_comm *comm = (struct nccl_comm *)base;
-
-    if (nccl_failure(comm, err))
-        return -1;
-    if (star_max(comm->star, numbers, count, base->deadline, err)) {
-        nccl_fail(comm, "at step %lld: %s", (long long)comm_step(base), err->text);
-        return -1;
-    }
-    return 0;
-}
-
-static int check(struct comm *base, struct error *err)
-{
-    return nccl_failure((struct nccl_comm *)base, err);
 }
 
 static void abort_all(struct comm *base, const char *reason)
@@ -385,10 +306,10 @@ static void close_comm(struct comm *base)
         pthread_join(comm->watchdog, NULL);
         /* Other ranks may be in their last step, or saving: they would see the end of a
          * communicator as a failure. */
-        if (!nccl_failure(comm, NULL) &&
-            star_gather(comm->star, NULL, NULL, 0, base->deadline, &why))
-            star_abort(comm->star, why.text); /* ranks that are still working would not learn of
-                                                 it otherwise */
+        if (!comm_check(&comm->base, NULL) &&
+            star_gather(comm->base.star, NULL, NULL, 0, base->deadline, &why))
+            star_abort(comm->base.star, why.text); /* ranks that are still working would not learn
+                                                 of it otherwise */
     }
     /* All work is done by now; ncclCommFinalize would wait for ranks that may be gone. */
     for (int i = 0; i < comm->retired_count; i++)
@@ -398,7 +319,7 @@ static void close_comm(struct comm *base)
     for (int i = 0; i < PENDING; i++)
         if (comm->pending[i].event)
             cudaEventDestroy(comm->pending[i].event);
-    star_destroy(comm->star);
+    star_destroy(comm->base.star);
     free_comm(comm);
 }
 
@@ -422,12 +343,12 @@ static int join_world(struct nccl_comm *comm, struct error *err)
     for (int i = 0; i < COUNT && comm->base.rank != 0; i++)
         numbers[i] = INT64_MIN;
     for (int i = 0; i < COUNT; i += STAR_NUMBERS)
-        if (star_max(comm->star, numbers + i, STAR_NUMBERS, comm->base.deadline, err))
+        if (star_max(comm->base.star, numbers + i, STAR_NUMBERS, comm->base.deadline, err))
             return -1;
     memcpy(&id, numbers, sizeof(id));
     result = ncclCommInitRankConfig(&comm->world, comm->base.size, id, comm->base.rank, &config);
     if (settle(comm, comm->world, result, "initialization", "world"))
-        return nccl_failure(comm, err);
+        return comm_check(&comm->base, err);
     return 0;
 }
 
@@ -441,31 +362,20 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
     if (secret_derive(options->secret, &key, err) < 0)
         return NULL;
     comm = xcalloc(1, sizeof(*comm));
-    comm->base = (struct comm){
-        .abi = COMM_ABI,
-        .name = "nccl",
-        .rank = options->rank,
-        .size = options->size,
-        .deadline = options->deadline,
-        .longer = options->longer ? options->longer : "run it again",
-        .device = options->device,
-        .close = close_comm,
-        .group_create = group_create,
-        .group_destroy = group_destroy,
-        .all_reduce = all_reduce,
-        .all_gather = all_gather,
-        .reduce_scatter = reduce_scatter,
-        .broadcast = broadcast,
-        .exchange = exchange,
-        .register_memory = register_memory,
-        .unregister_memory = unregister_memory,
-        .host_gather = host_gather,
-        .host_collect = host_collect,
-        .host_broadcast = host_broadcast,
-        .host_max = host_max,
-        .check = check,
-        .abort = abort_all,
-    };
+    comm->base = comm_base("nccl", options);
+    comm->base.close = close_comm;
+    comm->base.fail = nccl_fail_with;
+    comm->base.abort = abort_all;
+    comm->base.group_size = sizeof(struct nccl_group);
+    comm->base.group_create = group_create;
+    comm->base.group_destroy = group_destroy;
+    comm->base.all_reduce = all_reduce;
+    comm->base.all_gather = all_gather;
+    comm->base.reduce_scatter = reduce_scatter;
+    comm->base.broadcast = broadcast;
+    comm->base.exchange = exchange;
+    comm->base.register_memory = register_memory;
+    comm->base.unregister_memory = unregister_memory;
     pthread_mutex_init(&comm->calls, NULL);
     pthread_mutex_init(&comm->lock, NULL);
     cudaGetDevice(&comm->device);
@@ -475,9 +385,9 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         setenv("NCCL_ALGO", "Ring", 1);
         setenv("NCCL_PROTO", "Simple", 1);
     }
-    comm->star = star_create(options->rank, options->size, options->master, options->port, &key,
-                             options->deadline, err);
-    if (!comm->star) {
+    comm->base.star = star_create(options->rank, options->size, options->master, options->port,
+                                  &key, options->deadline, err);
+    if (!comm->base.star) {
         free_comm(comm);
         return NULL;
     }

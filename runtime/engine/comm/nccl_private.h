@@ -28,7 +28,6 @@ struct pending {
 
 struct nccl_comm {
     struct comm base;
-    struct star *star;
     ncclComm_t world;
     int device;
     pthread_t watchdog;
@@ -37,8 +36,6 @@ struct nccl_comm {
      * pending work, which two threads must not do at once. Acquired before 'lock'. */
     pthread_mutex_t calls;
     pthread_mutex_t lock; /* protects all fields below */
-    int failed;
-    struct error failure;
     struct nccl_group *groups[MAX_GROUPS];
     int group_count;
     ncclComm_t retired[MAX_GROUPS]; /* of destroyed groups */
@@ -49,11 +46,9 @@ struct nccl_comm {
 
 /* Record the first failure, tell this process and the other ranks, and abort kernels that wait for
  * a missing rank. */
+void nccl_fail_with(struct comm *comm, const struct error *failure);
 __attribute__((format(printf, 2, 3))) void nccl_fail(struct nccl_comm *comm, const char *format,
                                                      ...);
-
-/* Return -1 if anything has failed, with the first failure in 'err' unless that is NULL. */
-int nccl_failure(struct nccl_comm *comm, struct error *err);
 
 /* NCCL's text for a result, with its last error message if there is one. */
 void nccl_explain(ncclResult_t result, char *text, size_t size);

@@ -57,44 +57,36 @@ static void await_leave(struct nccl_comm *comm)
         pthread_mutex_unlock(&comm->calls);
 }
 
-void nccl_fail(struct nccl_comm *comm, const char *format, ...)
+void nccl_fail_with(struct comm *base, const struct error *failure)
 {
+    struct nccl_comm *comm = (struct nccl_comm *)base;
     ncclComm_t taken[MAX_GROUPS + 1];
-    struct error err = {.code = ERROR_RANK};
-    va_list args;
-    int first, count = 0;
+    int count;
 
-    va_start(args, format);
-    vsnprintf(err.text, sizeof(err.text), format, args);
-    va_end(args);
     pthread_mutex_lock(&comm->lock);
-    first = !comm->failed;
-    if (first) {
-        comm->failure = err;
-        count = take_communicators(comm, taken);
-    }
-    comm->failed = 1;
-    pthread_mutex_unlock(&comm->lock);
-    if (!first)
+    if (!failure_record(&base->failure, failure)) {
+        pthread_mutex_unlock(&comm->lock);
         return;
-    start_last_resort(err.text);
-    device_fail(comm->base.device, &err);
-    star_abort(comm->star, err.text);
+    }
+    count = take_communicators(comm, taken);
+    pthread_mutex_unlock(&comm->lock);
+    start_last_resort(failure->text);
+    device_fail(base->device, failure);
+    star_abort(base->star, failure->text);
     await_leave(comm);
     for (int i = 0; i < count; i++)
         ncclCommAbort(taken[i]);
 }
 
-int nccl_failure(struct nccl_comm *comm, struct error *err)
+void nccl_fail(struct nccl_comm *comm, const char *format, ...)
 {
-    int failed;
+    struct error err = {.code = ERROR_RANK};
+    va_list args;
 
-    pthread_mutex_lock(&comm->lock);
-    failed = comm->failed;
-    if (failed && err)
-        *err = comm->failure;
-    pthread_mutex_unlock(&comm->lock);
-    return failed ? -1 : 0;
+    va_start(args, format);
+    vsnprintf(err.text, sizeof(err.text), format, args);
+    va_end(args);
+    nccl_fail_with(&comm->base, &err);
 }
 
 /* Drop completed collectives; return how long the oldest has been the oldest. */
@@ -184,9 +176,9 @@ static void *watch(void *argument)
         if (clock_now() - last > PAUSE_SECONDS)
             since += clock_now() - last;
         last = clock_now();
-        if (nccl_failure(comm, NULL))
+        if (comm_check(&comm->base, NULL))
             return NULL;
-        news = star_check(comm->star, &err);
+        news = star_check(comm->base.star, &err);
         if (news) {
             say_waiting(comm, NULL, waiting, sizeof(waiting));
             if (news == STAR_LOST)

@@ -363,7 +363,7 @@ static int proceed(const struct tcp_group *group, struct tcp_work *work, int pha
     struct tcp_comm *comm = comm_of(group);
     struct error err;
 
-    if (comm->failed || work->pending[phase] == 0)
+    if (failure_exists(&comm->base.failure) || work->pending[phase] == 0)
         return 1;
     if (mesh_progress(comm->mesh, waits ? pause_of(work) : 0, &err) < 0) {
         tcp_fail(comm, "rank %d: %s in group %s failed at step %lld: %s", comm->base.rank,
@@ -391,14 +391,14 @@ static int poll_call(void *operands, int waits)
     struct call *c = operands;
     struct tcp_comm *comm = comm_of(group_of(c));
 
-    if (!comm->failed && !c->work) {
+    if (!failure_exists(&comm->base.failure) && !c->work) {
         c->work = take_work(group_of(c));
         start(c);
     }
-    while (!comm->failed) {
+    while (!failure_exists(&comm->base.failure)) {
         if (!proceed(group_of(c), c->work, c->phase, c->kind, waits))
             return 0;
-        if (comm->failed || c->phase == 1)
+        if (failure_exists(&comm->base.failure) || c->phase == 1)
             break;
         finish_first(c);
         c->phase = 1;
@@ -430,11 +430,11 @@ static int poll_exchange(void *operands, int waits)
     struct tcp_group *group = (struct tcp_group *)c->group;
     struct tcp_comm *comm = comm_of(group);
 
-    if (!comm->failed && !c->work) {
+    if (!failure_exists(&comm->base.failure) && !c->work) {
         c->work = take_work(group);
         start_exchange(c);
     }
-    if (!comm->failed && !proceed(group, c->work, 0, EXCHANGE, waits))
+    if (!failure_exists(&comm->base.failure) && !proceed(group, c->work, 0, EXCHANGE, waits))
         return 0;
     end_work(group, c->work);
     return 1;
@@ -445,8 +445,8 @@ static int poll_exchange(void *operands, int waits)
 static void submit(const struct comm_group *group, struct device_stream *stream,
                    const struct call *call)
 {
-    if (group->size > 1)
-        device_stream_poll(stream, poll_call, call, sizeof(*call), 0);
+    (void)group;
+    device_stream_poll(stream, poll_call, call, sizeof(*call), 0);
 }
 
 static void all_reduce(struct comm_group *group, struct device_stream *stream, void *buffer,
@@ -461,18 +461,9 @@ static void all_reduce(struct comm_group *group, struct device_stream *stream, v
                           .op = op});
 }
 
-/* A group of one rank needs a copy only. */
-static void copy_alone(const struct comm_group *group, struct device_stream *stream,
-                       const void *from, void *to, size_t count, enum device_type type)
-{
-    if (group->size == 1 && from != to)
-        device_copy(stream, to, from, count * type_size(type), COPY_ON_DEVICE);
-}
-
 static void all_gather(struct comm_group *group, struct device_stream *stream, const void *part,
                        void *all, size_t count, enum device_type type)
 {
-    copy_alone(group, stream, part, all, count, type);
     submit(group, stream,
            &(struct call){.kind = ALL_GATHER,
                           .group = group,
@@ -485,7 +476,6 @@ static void all_gather(struct comm_group *group, struct device_stream *stream, c
 static void reduce_scatter(struct comm_group *group, struct device_stream *stream, const void *all,
                            void *part, size_t count, enum device_type type)
 {
-    copy_alone(group, stream, all, part, count, type);
     submit(group, stream,
            &(struct call){.kind = REDUCE_SCATTER,
                           .group = group,
@@ -512,8 +502,6 @@ static void exchange(struct comm_group *group, struct device_stream *stream,
 {
     struct exchange_call call = {.group = group, .count = count};
 
-    if (count == 0)
-        return;
     if (count > COMM_MESSAGES) {
         tcp_fail((struct tcp_comm *)group->comm,
                  "internal error: cannot exchange %zu messages at once, but at most %d; please "

@@ -8,17 +8,10 @@
 #include "star.h"
 #include "watch.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 struct tcp_work;
 
 struct tcp_comm {
     struct comm base;
-    atomic_int failed;
-    pthread_mutex_t lock; /* protects the failure */
-    struct error failure;
-    struct star *star;
     struct watch *watch;
     struct mesh *mesh;
     uint32_t groups; /* created so far; all ranks count alike */

@@ -16,8 +16,9 @@ struct watch_options {
 };
 
 /* Watch 'star'. If a rank is lost, 'lost' is called once, from the thread, with the error text; if
- * the process is still running after that, it prints the text and exits with code 1. Rank 0 notices first, and the others give
- * it a moment to report for all. Returns NULL with 'err' set if no thread can be started. */
+ * the process is still running after that, it prints the text and exits with code 1. Rank 0 notices
+ * first, and the others give it a moment to report for all. Returns NULL with 'err' set if no
+ * thread can be started. */
 struct watch *watch_begin(struct star *star, int rank, const struct watch_options *options,
                           struct error *err);
 

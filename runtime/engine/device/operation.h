@@ -71,7 +71,7 @@ enum operation_kind {
     OPERATION_COUNT,
 };
 
-/* Its label in traces. */
+/* Its label in NVTX ranges. */
 static inline const char *operation_name(enum operation_kind kind)
 {
     static const char *const names[] = {

@@ -212,12 +212,19 @@ static void test_new(struct parallel *parallel, struct device *device)
     }
 }
 
-/* What rank 0 sends: a size, then a text without an end. */
+/* Links in place of comm_host_broadcast: what rank 0 sends to rank 1, a size, then a text without
+ * an end. Rank 0 sends to nobody. */
+int __wrap_comm_host_broadcast(struct comm *comm, void *data, size_t bytes, int root,
+                               struct error *err);
+
 static int64_t sent_size;
 
-static int broadcast(struct comm *comm, void *data, size_t bytes, int root, struct error *err)
+int __wrap_comm_host_broadcast(struct comm *comm, void *data, size_t bytes, int root,
+                               struct error *err)
 {
-    (void)comm, (void)root, (void)err;
+    (void)root, (void)err;
+    if (comm->rank == 0)
+        return 0;
     if (bytes == sizeof(sent_size) && sent_size != sizeof(sent_size))
         memcpy(data, &sent_size, sizeof(sent_size));
     else
@@ -244,7 +251,6 @@ static void test_received(const struct parallel *own, struct device *device)
     struct comm comm = *own->comm;
 
     comm.rank = 1;
-    comm.host_broadcast = broadcast;
     parallel.comm = &comm;
     device->choose = measure;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
