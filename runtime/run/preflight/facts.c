@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,16 +30,14 @@ static void read_line(const char *root, const char *path, char *line, size_t siz
 }
 
 /* Programs of one release may still differ, so compare the files. */
-static uint64_t program_checksum(void)
+static void read_program(char *program, size_t size)
 {
     struct file_bytes bytes;
-    uint64_t sum;
 
     if (file_read("/proc/self/exe", PROGRAM_LIMIT, &bytes, NULL) < 0)
-        return 0;
-    sum = checksum_of(bytes.data, bytes.length);
+        return;
+    snprintf(program, size, "checksum %016" PRIx64, checksum_of(bytes.data, bytes.length));
     file_bytes_clear(&bytes);
-    return sum;
 }
 
 static void read_nccl(char *version, size_t size)
@@ -207,7 +206,7 @@ void facts_read_node(struct node_facts *node, const char *root, struct nvml_gpus
 
     memset(node, 0, sizeof(*node));
     read_line(root, "/sys/class/dmi/id/product_name", node->kind, sizeof(node->kind));
-    node->program = program_checksum();
+    read_program(node->program, sizeof(node->program));
     read_nccl(node->nccl, sizeof(node->nccl));
     node->gpus = count_gpus(root);
     read_fabric(node, root);

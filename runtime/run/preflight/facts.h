@@ -33,7 +33,7 @@ struct xid_facts {
 /* What the first rank of a node reads. */
 struct node_facts {
     char kind[FACTS_NAME]; /* product name of the machine */
-    uint64_t program;      /* checksum of this program */
+    char program[32];      /* "checksum ..." of this program */
     char driver[32], nccl[32];
     int32_t gpus, nics, nics_down; /* as the kernel lists them */
     int32_t allocated;             /* GPUs that Slurm allocated there */

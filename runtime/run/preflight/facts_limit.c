@@ -57,6 +57,7 @@ void facts_limit(struct facts *facts)
     END_TEXT(facts->host);
     END_TEXT(facts->model);
     END_TEXT(node->kind);
+    END_TEXT(node->program);
     END_TEXT(node->driver);
     END_TEXT(node->nccl);
     END_TEXT(node->first_down);

@@ -191,20 +191,10 @@ int hub_collect(struct hub *hub, const void *part, void *all, size_t bytes, doub
     return 0;
 }
 
-int hub_share(struct hub *hub, void *data, size_t bytes, double deadline, struct error *err)
-{
-    double until = clock_now() + deadline;
-
-    if (hub->rank != 0)
-        return socket_receive(hub->fds[0], data, bytes, until) ? lost_rank_0(hub, err) : 0;
-    for (int rank = 1; rank < hub->size; rank++)
-        if (hub->fds[rank - 1] >= 0 && socket_send(hub->fds[rank - 1], data, bytes, until))
-            lose(hub, rank, errno == ETIMEDOUT ? HUB_SILENT : HUB_ENDED);
-    return 0;
-}
-
-int hub_give(struct hub *hub, const void *all, void *mine, size_t bytes, double deadline,
-             struct error *err)
+/* Rank 0 sends 'bytes' at 'from' to every other rank, and 'stride' bytes further to the next one.
+ */
+static int send_to_all(struct hub *hub, const char *from, size_t stride, void *mine, size_t bytes,
+                       double deadline, struct error *err)
 {
     double until = clock_now() + deadline;
 
@@ -212,9 +202,20 @@ int hub_give(struct hub *hub, const void *all, void *mine, size_t bytes, double 
         return socket_receive(hub->fds[0], mine, bytes, until) ? lost_rank_0(hub, err) : 0;
     for (int rank = 1; rank < hub->size; rank++)
         if (hub->fds[rank - 1] >= 0 &&
-            socket_send(hub->fds[rank - 1], (const char *)all + (size_t)rank * bytes, bytes, until))
+            socket_send(hub->fds[rank - 1], from + (size_t)rank * stride, bytes, until))
             lose(hub, rank, errno == ETIMEDOUT ? HUB_SILENT : HUB_ENDED);
     return 0;
+}
+
+int hub_share(struct hub *hub, void *data, size_t bytes, double deadline, struct error *err)
+{
+    return send_to_all(hub, data, 0, data, bytes, deadline, err);
+}
+
+int hub_give(struct hub *hub, const void *all, void *mine, size_t bytes, double deadline,
+             struct error *err)
+{
+    return send_to_all(hub, all, bytes, mine, bytes, deadline, err);
 }
 
 /* One round trip: rank 0 asks, 'rank' answers with its time. */

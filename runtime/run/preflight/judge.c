@@ -5,6 +5,7 @@
 #include "base/core/xmalloc.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,27 +83,12 @@ struct speed {
     double scale; /* from the measured number to 'unit' */
     double warn, fail;
     const char *advice;
-    double (*get)(const struct measures *measures);
+    size_t offset; /* of the number in the measures, more is better; 0: not measured */
 };
 
-static double get_core(const struct measures *m)
+static double get(const struct speed *speed, const struct measures *measures)
 {
-    return m->processor.core;
-}
-
-static double get_memory(const struct measures *m)
-{
-    return m->processor.memory;
-}
-
-static double get_layer(const struct measures *m)
-{
-    return m->layer.seconds > 0 ? 1 / m->layer.seconds : 0;
-}
-
-static double get_copy(const struct measures *m)
-{
-    return m->copy_rate;
+    return *(const double *)((const char *)measures + speed->offset);
 }
 
 /* The median over the ranks whose device is of the model of rank 'like'. */
@@ -112,7 +98,7 @@ static double median_like(const struct job *job, const struct speed *speed, int 
     size_t count = 0;
 
     for (int r = 0; r < job->size; r++) {
-        double value = speed->get(&job->measures[r]);
+        double value = get(speed, &job->measures[r]);
 
         if (judged(job, r) && value > 0 && strcmp(job->facts[r].model, job->facts[like].model) == 0)
             scratch[count++] = value;
@@ -127,7 +113,7 @@ static void judge_one_speed(const struct job *job, const struct speed *speed, do
     int like = -1;
 
     for (int r = 0; r < job->size; r++) {
-        double value = speed->get(&job->measures[r]), below;
+        double value = get(speed, &job->measures[r]), below;
         enum verdict verdict;
         char expected[96], slower[32] = "";
 
@@ -138,9 +124,7 @@ static void judge_one_speed(const struct job *job, const struct speed *speed, do
             like = r;
         }
         below = 1 - value / median;
-        verdict = speed->fail > 0 && below > speed->fail   ? VERDICT_FAIL
-                  : speed->warn > 0 && below > speed->warn ? VERDICT_WARN
-                                                           : VERDICT_OK;
+        verdict = judge_grade(below, speed->warn, speed->fail);
         snprintf(expected, sizeof(expected), "%.3g %s, the job's median", median * speed->scale,
                  speed->unit);
         if (verdict != VERDICT_OK)
@@ -175,9 +159,7 @@ static void judge_running(const struct job *job, double *scratch, struct finding
         if (!judged(job, r))
             continue;
         judge_say(findings, job->hosts[r], "held back",
-                  limits->held_fail > 0 && more > limits->held_fail   ? VERDICT_FAIL
-                  : limits->held_warn > 0 && more > limits->held_warn ? VERDICT_WARN
-                                                                      : VERDICT_OK,
+                  judge_grade(more, limits->held_warn, limits->held_fail),
                   "runs whenever a core is free",
                   "look for a CPU limit of the cgroup (cpu.max), a stopped process or a hypervisor "
                   "that takes the CPU away",
@@ -201,7 +183,7 @@ struct outcome {
     int like; /* the first rank with the same model of device; -1: no result */
 };
 
-static int same_model(const struct job *job, int a, int b)
+static bool same_model(const struct job *job, int a, int b)
 {
     return strcmp(job->facts[a].model, job->facts[b].model) == 0;
 }
@@ -293,16 +275,19 @@ static void judge_device(const struct job *job, int r, const struct outcome *out
 void judge_speed(const struct job *job, struct findings *findings)
 {
     const struct machine_limits *limits = &job->machine->limits;
+#define AT(member) offsetof(struct measures, member)
     const struct speed speeds[] = {
         {"core speed", "Gop/s", 1e-9, limits->core_warn, limits->core_fail,
-         "check the CPU's clock and temperature (turbostat), and its power profile", get_core},
+         "check the CPU's clock and temperature (turbostat), and its power profile",
+         AT(processor.core)},
         {"memory speed", "GB/s", 1e-9, limits->memory_warn, limits->memory_fail,
-         "check for a missing or slow memory module (dmidecode -t memory)", get_memory},
+         "check for a missing or slow memory module (dmidecode -t memory)", AT(processor.memory)},
         {"layer speed", "steps/s", 1, limits->layer_warn, limits->layer_fail,
-         "exclude this node: the whole job waits for its slowest rank", get_layer},
+         "exclude this node: the whole job waits for its slowest rank", AT(layer.rate)},
         {"host copy speed", "GB/s", 1e-9, 0.2, 0.4,
-         "check the PCIe link of this GPU (nvidia-smi -q -d PCIE)", get_copy},
+         "check the PCIe link of this GPU (nvidia-smi -q -d PCIE)", AT(copy_rate)},
     };
+#undef AT
     double *scratch = xcalloc((size_t)job->size, sizeof(*scratch));
     struct outcome *outcomes = xcalloc((size_t)job->size, sizeof(*outcomes));
 

@@ -41,12 +41,6 @@ static void combine(const struct job *job, int i, struct pair *pair)
                          : "one of the two nodes did not answer");
 }
 
-/* How bad a pair is by one measure. */
-static enum verdict grade(double value, double warn, double fail)
-{
-    return fail > 0 && value > fail ? VERDICT_FAIL : warn > 0 && value > warn ? VERDICT_WARN : 0;
-}
-
 struct measure {
     const char *check, *advice;
     double (*get)(const struct pair *pair, double median);
@@ -127,7 +121,7 @@ static void judge_measure(const struct job *job, const struct measure *measure,
     /* A pair with a rank that has ended tells nothing about the other node. */
     for (int i = 0; i < count; i++)
         if (judged(job, pairs[i].left) && judged(job, pairs[i].right))
-            grades[i] = grade(measure->get(&pairs[i], median), measure->warn, measure->fail);
+            grades[i] = judge_grade(measure->get(&pairs[i], median), measure->warn, measure->fail);
     for (int i = 0; i < job->nodes; i++)
         judge_node(job, measure, pairs, grades, i, expected, findings);
     free(grades);
@@ -284,12 +278,12 @@ static void judge_nics(const struct job *job, int r, struct findings *findings)
 }
 
 /* Did collectives fail on all ranks? Then the set-up is to blame, not a node. */
-static int all_in_trouble(const struct job *job)
+static bool all_in_trouble(const struct job *job)
 {
     for (int r = 0; r < job->size; r++)
         if (judged(job, r) && !job->measures[r].comm_trouble[0])
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
 static void judge_all_reduce(const struct job *job, int r, struct findings *findings)

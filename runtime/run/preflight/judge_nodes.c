@@ -5,13 +5,13 @@
 #include "judge_private.h"
 #include "base/core/xmalloc.h"
 
-#include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int leads(const struct job *job, int r)
+static bool leads(const struct job *job, int r)
 {
     return judged(job, r) && job->facts[r].leads;
 }
@@ -19,141 +19,109 @@ static int leads(const struct job *job, int r)
 /* Versions: the one of most nodes is right -------------------------------------------------------
  */
 
-struct version {
-    const char *check, *advice;
-    void (*get)(const struct node_facts *node, char *text, size_t size);
+static const struct version {
+    const char *check, *unknown, *advice;
+    size_t offset; /* of the text in the facts */
+} versions[] = {
+    {"program", "unknown", "install the same build of megatron on all nodes",
+     offsetof(struct node_facts, program)},
+    {"driver", "none", "install the same NVIDIA driver on all nodes",
+     offsetof(struct node_facts, driver)},
+    {"nccl", "none", "install the same NCCL on all nodes", offsetof(struct node_facts, nccl)},
+    {"machine", "unknown", "the node is of a different kind than the others; exclude it",
+     offsetof(struct node_facts, kind)},
 };
 
-static void get_program(const struct node_facts *node, char *text, size_t size)
+static const char *get(const struct version *version, const struct facts *facts)
 {
-    snprintf(text, size, "checksum %016" PRIx64, node->program);
-}
+    const char *text = (const char *)&facts->node + version->offset;
 
-static void get_driver(const struct node_facts *node, char *text, size_t size)
-{
-    snprintf(text, size, "%s", node->driver[0] ? node->driver : "none");
+    return text[0] ? text : version->unknown;
 }
-
-static void get_nccl(const struct node_facts *node, char *text, size_t size)
-{
-    snprintf(text, size, "%s", node->nccl[0] ? node->nccl : "none");
-}
-
-static void get_kind(const struct node_facts *node, char *text, size_t size)
-{
-    snprintf(text, size, "%s", node->kind[0] ? node->kind : "unknown");
-}
-
-static const struct version versions[] = {
-    {"program", "install the same build of megatron on all nodes", get_program},
-    {"driver", "install the same NVIDIA driver on all nodes", get_driver},
-    {"nccl", "install the same NCCL on all nodes", get_nccl},
-    {"machine", "the node is of a different kind than the others; exclude it", get_kind},
-};
 
 /* The text that most nodes have; of two equally frequent ones, that of the lower rank. */
-static void find_usual(const struct job *job, const struct version *version, char *usual,
-                       size_t size)
+static const char *find_usual(const struct job *job, const struct version *version)
 {
+    const char *usual = "";
     int most = 0;
 
-    usual[0] = '\0';
-    for (int r = 0; r < job->size; r++) {
-        char mine[FACTS_NAME], theirs[FACTS_NAME];
+    for (int r = 0; r < job->size && 2 * most <= job->nodes; r++) {
         int count = 0;
 
-        if (!leads(job, r))
-            continue;
-        version->get(&job->facts[r].node, mine, sizeof(mine));
-        for (int k = 0; k < job->size; k++)
-            if (leads(job, k)) {
-                version->get(&job->facts[k].node, theirs, sizeof(theirs));
-                count += strcmp(mine, theirs) == 0;
-            }
+        for (int k = 0; k < job->size && leads(job, r); k++)
+            count += leads(job, k) &&
+                     strcmp(get(version, &job->facts[r]), get(version, &job->facts[k])) == 0;
         if (count > most) {
             most = count;
-            snprintf(usual, size, "%s", mine);
+            usual = get(version, &job->facts[r]);
         }
-        if (2 * most > job->nodes)
-            break;
     }
+    return usual;
 }
 
 static void judge_version(const struct job *job, const struct version *version,
                           struct findings *findings)
 {
-    char usual[FACTS_NAME], mine[FACTS_NAME], expected[96];
+    const char *usual = find_usual(job, version);
+    char expected[96];
 
-    find_usual(job, version, usual, sizeof(usual));
     snprintf(expected, sizeof(expected), "%s, as on most nodes", usual);
     for (int r = 0; r < job->size; r++) {
-        int equal;
+        const char *mine = get(version, &job->facts[r]);
+        bool equal = strcmp(mine, usual) == 0;
 
-        if (!leads(job, r))
-            continue;
-        version->get(&job->facts[r].node, mine, sizeof(mine));
-        equal = strcmp(mine, usual) == 0;
-        judge_say(findings, job->hosts[r], version->check, equal ? VERDICT_OK : VERDICT_FAIL,
-                  equal ? "" : expected, version->advice, "%s", mine);
+        if (leads(job, r))
+            judge_say(findings, job->hosts[r], version->check, equal ? VERDICT_OK : VERDICT_FAIL,
+                      equal ? "" : expected, version->advice, "%s", mine);
     }
 }
 
 /* Counts of devices ------------------------------------------------------------------------------
  */
 
-static int get_gpus(const struct node_facts *node)
-{
-    return node->gpus;
-}
+struct count {
+    const char *check, *advice;
+    int usual;     /* of the node kind; 0: unknown */
+    size_t offset; /* of the number in the facts */
+    size_t
+        allocated; /* of the number that Slurm allocated to a job that computes on GPUs; 0: none */
+};
 
-static int get_nics(const struct node_facts *node)
+static int number_at(const struct facts *facts, size_t offset)
 {
-    return node->nics;
-}
-
-/* A job that computes on CPUs needs no GPUs that it was allocated. */
-static int needed_gpus(const struct facts *facts)
-{
-    return facts->gpu_index >= 0 ? facts->node.allocated : 0;
-}
-
-static int needed_nics(const struct facts *facts)
-{
-    (void)facts;
-    return 0;
+    return *(const int32_t *)((const char *)&facts->node + offset);
 }
 
 /* As the node kind has; if that is not known, as most nodes have; in any case what the job needs
  * there. */
-static void judge_count(const struct job *job, const char *check, int usual,
-                        int (*get)(const struct node_facts *node),
-                        int (*needed)(const struct facts *facts), double *scratch,
-                        const char *advice, struct findings *findings)
+static void judge_count(const struct job *job, const struct count *row, double *scratch,
+                        struct findings *findings)
 {
     size_t count = 0;
+    int usual = row->usual;
     char text[64];
 
     for (int r = 0; r < job->size; r++)
         if (leads(job, r))
-            scratch[count++] = get(&job->facts[r].node);
+            scratch[count++] = number_at(&job->facts[r], row->offset);
     if (usual <= 0)
         usual = (int)judge_median(scratch, count);
     for (int r = 0; r < job->size; r++) {
-        int number, expected = usual;
+        const struct facts *facts = &job->facts[r];
+        int number = number_at(facts, row->offset), expected = usual;
 
         if (!leads(job, r))
             continue;
-        number = get(&job->facts[r].node);
-        if (needed(&job->facts[r]) > expected)
-            expected = needed(&job->facts[r]);
+        if (row->allocated && facts->gpu_index >= 0 && number_at(facts, row->allocated) > expected)
+            expected = number_at(facts, row->allocated);
         snprintf(text, sizeof(text), "%d", expected);
-        judge_say(findings, job->hosts[r], check,
+        judge_say(findings, job->hosts[r], row->check,
                   number < expected   ? VERDICT_FAIL
                   : number > expected ? VERDICT_WARN
                                       : VERDICT_OK,
-                  text, advice, "%d", number);
+                  text, row->advice, "%d", number);
         if (job->kind_in_doubt)
-            findings_doubt(findings, job->hosts[r], check);
+            findings_doubt(findings, job->hosts[r], row->check);
     }
 }
 
@@ -191,10 +159,8 @@ static void judge_clock(const struct job *job, int r, struct findings *findings)
         return;
     snprintf(expected, sizeof(expected), "within %.3g s of rank 0", limits->skew_warn);
     judge_say(findings, job->hosts[r], "clock",
-              limits->skew_fail > 0 && skew > limits->skew_fail   ? VERDICT_FAIL
-              : limits->skew_warn > 0 && skew > limits->skew_warn ? VERDICT_WARN
-                                                                  : VERDICT_OK,
-              expected, "synchronize the clock (chronyc tracking)", "%+.3f s", job->ahead[r]);
+              judge_grade(skew, limits->skew_warn, limits->skew_fail), expected,
+              "synchronize the clock (chronyc tracking)", "%+.3f s", job->ahead[r]);
 }
 
 static void judge_files(const struct job *job, int r, double usual_rate, struct findings *findings)
@@ -232,19 +198,21 @@ void judge_nodes(const struct job *job, struct findings *findings)
 {
     double *scratch = xcalloc((size_t)job->size, sizeof(*scratch)), rate;
     int gpus = job->machine->name[0] && job->machine->gpus <= FACTS_GPUS ? job->machine->gpus : 0;
+    const struct count counts[] = {
+        {"gpus",
+         job->kind_in_doubt
+             ? "correct --node; if the node should have GPUs, all are lost: drain it"
+             : "a GPU is missing: check lspci and the kernel log, then reboot or drain the node",
+         gpus, offsetof(struct node_facts, gpus), offsetof(struct node_facts, allocated)},
+        {"nics", "a NIC is missing: check lspci, the driver and the cable, then drain the node",
+         (int)job->machine->nics, offsetof(struct node_facts, nics), 0},
+    };
     size_t count = 0;
 
     for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++)
         judge_version(job, &versions[i], findings);
-    judge_count(job, "gpus", gpus, get_gpus, needed_gpus, scratch,
-                job->kind_in_doubt
-                    ? "correct --node; if the node should have GPUs, all are lost: drain it"
-                    : "a GPU is missing: check lspci and the kernel log, then reboot or drain the "
-                      "node",
-                findings);
-    judge_count(job, "nics", (int)job->machine->nics, get_nics, needed_nics, scratch,
-                "a NIC is missing: check lspci, the driver and the cable, then drain the node",
-                findings);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
+        judge_count(job, &counts[i], scratch, findings);
     for (int r = 0; r < job->size; r++)
         if (leads(job, r))
             scratch[count++] = job->measures[r].disk_rate;

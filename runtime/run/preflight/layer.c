@@ -402,7 +402,7 @@ int layer_run(struct layer *l, double seconds, struct layer_result *result, stru
             result->hash = hash;
         result->unstable += hash != result->hash;
     }
-    result->seconds = best;
+    result->rate = best > 0 ? 1 / best : 0;
     return 0;
 }
 
@@ -412,15 +412,17 @@ int layer_run(struct layer *l, double seconds, struct layer_result *result, stru
 enum { BLOCK = 1 << 24 }; /* elements: a wrong bit in one of them changes the sum of squares */
 
 /* Fill all blocks with 'value', then compare the sums of squares: equal data has equal sums. */
-static int test_pattern(struct device_stream *stream, float *memory, int64_t blocks, double *sums,
-                        double *host, double value, int64_t *wrong, struct error *err)
+static int test_pattern(struct layer *l, float *memory, int64_t blocks, double *sums, double value,
+                        int64_t *wrong, struct error *err)
 {
+    struct device_stream *stream = l->stream;
+    const double *host = (const double *)(void *)l->host; /* has room for 'blocks' numbers */
     struct operation fill = {.kind = OPERATION_FILL, .fill = {BLOCK, TYPE_FP32, value}};
     struct operation clear = {.kind = OPERATION_FILL, .fill = {2 * blocks, TYPE_FP32, 0}};
     struct operation square = {.kind = OPERATION_SQUARE_SUM, .square_sum = {BLOCK, TYPE_FP32}};
-    struct device_plan *fills = plan_create(stream->device, &fill, err);
-    struct device_plan *clears = plan_create(stream->device, &clear, err);
-    struct device_plan *squares = plan_create(stream->device, &square, err);
+    struct device_plan *fills = plan(l, &fill, err);
+    struct device_plan *clears = plan(l, &clear, err);
+    struct device_plan *squares = plan(l, &square, err);
     double expected = 0;
     int rc = fills && clears && squares ? 0 : -1;
 
@@ -431,7 +433,7 @@ static int test_pattern(struct device_stream *stream, float *memory, int64_t blo
         for (int64_t i = 0; i < blocks; i++)
             run_square_sum(squares, stream,
                            &(struct square_sum_operands){memory + i * BLOCK, sums + i});
-        device_copy(stream, host, sums, (size_t)blocks * sizeof(*sums), COPY_TO_HOST);
+        device_copy(stream, l->host, sums, (size_t)blocks * sizeof(*sums), COPY_TO_HOST);
         rc = device_stream_wait(stream, DEADLINE, err);
     }
     /* The value of most blocks; a first block that is wrong must not condemn all others. */
@@ -453,63 +455,49 @@ static int test_pattern(struct device_stream *stream, float *memory, int64_t blo
     return rc;
 }
 
-int layer_test_memory(struct device *device, size_t bytes, int64_t *wrong, size_t *tested,
+int layer_test_memory(struct layer *l, size_t bytes, int64_t *wrong, size_t *tested,
                       struct error *err)
 {
     /* Bits 1010..., and 0101... as fp32, exactly. */
     static const double patterns[] = {-0x1.555554p-42, 0x1.aaaaaap+43};
     int64_t blocks = (int64_t)(bytes / (BLOCK * sizeof(float)));
-    float *memory = NULL;
-    double *sums = NULL, *host = NULL;
-    struct device_stream *stream = NULL;
-    int rc = -1;
+    float *memory;
+    double *sums;
+    int rc;
 
     if (blocks < 2)
         return 0;
-    memory = device_allocate(device, (size_t)blocks * BLOCK * sizeof(float), err);
-    sums = memory ? device_allocate(device, (size_t)blocks * sizeof(*sums), err) : NULL;
-    host = sums ? device_host_allocate(device, (size_t)blocks * sizeof(*host), err) : NULL;
-    stream = host ? device_stream_create(device, 0) : NULL;
-    if (stream) {
-        rc = 0;
-        for (size_t i = 0; rc == 0 && i < sizeof(patterns) / sizeof(*patterns); i++)
-            rc = test_pattern(stream, memory, blocks, sums, host, patterns[i], wrong, err);
-        *tested += (size_t)blocks * BLOCK * sizeof(float);
-    }
-    device_stream_destroy(stream);
-    device_host_release(device, host);
-    device_release(device, sums);
-    device_release(device, memory);
+    memory = device_allocate(l->device, (size_t)blocks * BLOCK * sizeof(float), err);
+    sums = memory ? device_allocate(l->device, (size_t)blocks * sizeof(*sums), err) : NULL;
+    rc = sums ? 0 : -1;
+    for (size_t i = 0; rc == 0 && i < sizeof(patterns) / sizeof(*patterns); i++)
+        rc = test_pattern(l, memory, blocks, sums, patterns[i], wrong, err);
+    *tested += sums ? (size_t)blocks * BLOCK * sizeof(float) : 0;
+    device_release(l->device, sums);
+    device_release(l->device, memory);
     return rc;
 }
 
-int layer_test_copies(struct device *device, double *rate, struct error *err)
+int layer_test_copies(struct layer *l, double *rate, struct error *err)
 {
-    const size_t bytes = (size_t)256 << 20;
-    void *memory = device_allocate(device, bytes, err);
-    void *host = memory ? device_host_allocate(device, bytes, err) : NULL;
-    struct device_stream *stream = host ? device_stream_create(device, 0) : NULL;
-    int rc = stream ? 0 : -1;
-
     *rate = INFINITY;
-    for (int direction = 0; rc == 0 && direction < 2; direction++) {
+    for (int direction = 0; direction < 2; direction++) {
         double best = INFINITY;
 
-        for (int i = 0; rc == 0 && i < 4; i++) {
+        for (int i = 0; i < 4; i++) {
             double begin = clock_now();
 
+            /* 'host' is as large as the first weight gradient. */
             if (direction == 0)
-                device_copy(stream, memory, host, bytes, COPY_TO_DEVICE);
+                device_copy(l->stream, l->wgrads[0], l->host, l->host_size, COPY_TO_DEVICE);
             else
-                device_copy(stream, host, memory, bytes, COPY_TO_HOST);
-            rc = device_stream_wait(stream, DEADLINE, err);
+                device_copy(l->stream, l->host, l->wgrads[0], l->host_size, COPY_TO_HOST);
+            if (device_stream_wait(l->stream, DEADLINE, err) < 0)
+                return -1;
             if (i > 0) /* the first one touches the pages */
                 best = fmin(best, clock_now() - begin);
         }
-        *rate = fmin(*rate, (double)bytes / best);
+        *rate = fmin(*rate, (double)l->host_size / best);
     }
-    device_stream_destroy(stream);
-    device_host_release(device, host);
-    device_release(device, memory);
-    return rc;
+    return 0;
 }

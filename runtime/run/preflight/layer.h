@@ -16,7 +16,7 @@ struct layer *layer_create(struct device *device, const char *choices, struct er
 void layer_destroy(struct layer *layer);
 
 struct layer_result {
-    double seconds;   /* of the fastest step */
+    double rate;      /* steps per second, of the fastest step; 0: unknown */
     uint64_t hash;    /* of the results */
     int64_t steps;    /* that were run */
     int64_t unstable; /* of those that were hashed, how many differ from the first */
@@ -27,10 +27,10 @@ int layer_run(struct layer *layer, double seconds, struct layer_result *result, 
 
 /* Write patterns to up to 'bytes' of the device's free memory and read them back. Adds the number
  * of blocks with a wrong value to '*wrong', and the bytes tested to '*tested'. */
-int layer_test_memory(struct device *device, size_t bytes, int64_t *wrong, size_t *tested,
+int layer_test_memory(struct layer *layer, size_t bytes, int64_t *wrong, size_t *tested,
                       struct error *err);
 
 /* Bytes per second from pinned host memory to the device and back, the lower of both. */
-int layer_test_copies(struct device *device, double *rate, struct error *err);
+int layer_test_copies(struct layer *layer, double *rate, struct error *err);
 
 #endif

@@ -75,13 +75,13 @@ static void measure_device(struct run *run)
         return;
     rc = layer_run(run->layer, full ? 5 : 1, &m->layer, &err);
     if (rc == 0 && run->facts.gpu_index >= 0) {
-        rc = layer_test_copies(run->device, &m->copy_rate, &err);
+        rc = layer_test_copies(run->layer, &m->copy_rate, &err);
         if (rc == 0 && device_memory(run->device, &memory, &err) == 0) {
             /* Several GiB of a GPU are enough to hit a bad bank; the full form takes them all. */
             bytes = full ? memory.available / 10 * 9 : (size_t)8 << 30;
             if (bytes > memory.available / 10 * 9)
                 bytes = memory.available / 10 * 9;
-            rc = layer_test_memory(run->device, bytes, &m->wrong_blocks, &tested, &err);
+            rc = layer_test_memory(run->layer, bytes, &m->wrong_blocks, &tested, &err);
             m->tested_bytes = (double)tested;
         }
     }

@@ -43,7 +43,7 @@ static void make(struct fake *f, int nodes)
         f->facts[r].node.locked_memory = UINT64_MAX;
         f->facts[r].node.gpudirect = -1;
         m->processor = (struct processor){.core = 1e9, .memory = 1e10};
-        m->layer = (struct layer_result){.seconds = 0.01, .hash = 42, .steps = 30};
+        m->layer = (struct layer_result){.rate = 100, .hash = 42, .steps = 30};
         m->sees_files = 1;
         m->disk_free = (int64_t)100 << 30;
         m->disk_rate = 1e8;
@@ -117,7 +117,7 @@ static void expect_clocks(struct fake *f, uint64_t reasons, const char *expected
 
 static void slow(struct fake *f, int r, double factor)
 {
-    f->measures[r].layer.seconds *= factor;
+    f->measures[r].layer.rate /= factor;
 }
 
 /* Both nodes of pair i see it. */
@@ -188,7 +188,7 @@ static void test_results(struct fake *f)
     make(f, 3);
     snprintf(f->measures[1].trouble, sizeof(f->measures[1].trouble), "no device");
     f->measures[1].layer.steps = 0;
-    f->measures[1].layer.seconds = 0;
+    f->measures[1].layer.rate = 0;
     expect(f, "n2 device!", "a device that cannot be opened");
 }
 
