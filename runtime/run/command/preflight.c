@@ -3,7 +3,6 @@
 #include "commands.h"
 #include "lib/file.h"
 #include "base/core/storage.h"
-#include "run/preflight/history.h"
 #include "base/core/log.h"
 #include "base/core/option.h"
 #include "base/core/memory_stream.h"

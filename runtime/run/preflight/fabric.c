@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "fabric.h"
+#include "preflight_private.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -15,7 +15,6 @@
 #include "lib/checksum.h"
 #include "lib/file.h"
 #include "lib/node.h"
-#include "xid.h"
 
 enum { PROGRAM_LIMIT = 1 << 30 };
 

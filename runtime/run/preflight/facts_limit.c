@@ -33,15 +33,9 @@ void facts_limit_counters(struct counter_facts *counters)
 void facts_limit_gpus(struct gpu_state gpus[FACTS_GPUS])
 {
     for (struct gpu_state *gpu = gpus; gpu < gpus + FACTS_GPUS; gpu++) {
-        int32_t *const numbers[] = {&gpu->rows_pending,  &gpu->rows_spent, &gpu->width,
-                                    &gpu->most_width,    &gpu->generation, &gpu->most_generation,
-                                    &gpu->links_up,      &gpu->links_down, &gpu->megahertz,
-                                    &gpu->most_megahertz};
-
         END_TEXT(gpu->bus);
-        for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-            limit(numbers[i], MOST_NUMBER);
-        facts_limit_number(&gpu->uncorrected);
+        limit(&gpu->links_up, MOST_NUMBER);
+        limit(&gpu->links_down, MOST_NUMBER);
         facts_limit_number(&gpu->link_errors);
     }
 }
@@ -49,10 +43,6 @@ void facts_limit_gpus(struct gpu_state gpus[FACTS_GPUS])
 void facts_limit(struct facts *facts)
 {
     struct node_facts *node = &facts->node;
-    int32_t *const numbers[] = {&node->gpus,      &node->nics,        &node->nics_down,
-                                &node->efa,       &node->openable,    &node->efa_provider,
-                                &node->gpus_lost, &node->nccl_plugin, &node->gpudirect,
-                                &facts->gpu_index};
 
     END_TEXT(facts->host);
     END_TEXT(facts->model);
@@ -63,14 +53,10 @@ void facts_limit(struct facts *facts)
     END_TEXT(node->first_down);
     END_TEXT(node->nvml);
     END_TEXT(node->address.hosts);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        limit(numbers[i], MOST_NUMBER);
     limit(&node->gpu_count, FACTS_GPUS);
     limit(&node->xid_count, FACTS_XIDS);
-    for (int i = 0; i < FACTS_XIDS; i++) {
+    for (int i = 0; i < FACTS_XIDS; i++)
         END_TEXT(node->xids[i].bus);
-        limit(&node->xids[i].count, MOST_NUMBER);
-    }
     facts_limit_gpus(node->gpu);
     facts_limit_counters(&node->before);
 }

@@ -16,76 +16,53 @@ const char *verdict_name(enum verdict verdict)
     return names[verdict];
 }
 
-/* FNV-1a of host and check. */
-static size_t hash_of(const char *host, const char *check)
+static int by_check(const void *a, const void *b)
 {
-    uint64_t hash = 14695981039346656037u;
+    const struct finding *x = a, *y = b;
+    int by_host = strcmp(x->host, y->host), by_name = strcmp(x->check, y->check);
 
-    for (const char *at = host; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-    hash = (hash ^ '/') * 1099511628211u;
-    for (const char *at = check; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-    return (size_t)hash;
+    if (by_host || by_name)
+        return by_host ? by_host : by_name;
+    if (x->verdict != y->verdict)
+        return x->verdict > y->verdict ? -1 : 1;
+    return (x->order > y->order) - (x->order < y->order);
 }
 
-/* The slot of a verdict: that of the item, or the empty one where it belongs. */
-static size_t *slot_of(const struct findings *findings, const char *host, const char *check)
+/* Of the verdicts of a node about one check, keep the most severe one, which was added first. */
+static void drop_repeated(struct findings *findings)
 {
-    size_t at = hash_of(host, check) & (findings->slots - 1);
+    size_t kept = 0;
 
-    while (findings->index[at]) {
-        const struct finding *item = &findings->items[findings->index[at] - 1];
+    qsort(findings->items, findings->count, sizeof(*findings->items), by_check);
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *last = kept > 0 ? &findings->items[kept - 1] : NULL;
 
-        if (strcmp(item->host, host) == 0 && strcmp(item->check, check) == 0)
-            break;
-        at = (at + 1) & (findings->slots - 1);
+        if (!last || strcmp(last->host, findings->items[i].host) != 0 ||
+            strcmp(last->check, findings->items[i].check) != 0)
+            findings->items[kept++] = findings->items[i];
     }
-    return &findings->index[at];
-}
-
-/* Make the index at most half full: a job of thousands of ranks has tens of thousands of verdicts.
- */
-static void grow_index(struct findings *findings)
-{
-    if (2 * (findings->count + 1) <= findings->slots)
-        return;
-    free(findings->index);
-    findings->slots = findings->slots ? 2 * findings->slots : 256;
-    while (2 * (findings->count + 1) > findings->slots)
-        findings->slots *= 2;
-    findings->index = xcalloc(findings->slots, sizeof(*findings->index));
-    for (size_t i = 0; i < findings->count; i++)
-        *slot_of(findings, findings->items[i].host, findings->items[i].check) = i + 1;
+    findings->count = kept;
 }
 
 void findings_add(struct findings *findings, const struct finding *finding)
 {
-    size_t *slot;
+    struct finding *added;
 
-    grow_index(findings);
-    slot = slot_of(findings, finding->host, finding->check);
-    if (*slot == 0) {
-        *list_add(findings) = *finding;
-        *slot = findings->count;
-    } else if (finding->verdict > findings->items[*slot - 1].verdict) {
-        findings->items[*slot - 1] = *finding;
+    /* A job of thousands of ranks has hundreds of thousands of verdicts, most of them repeated. */
+    if (findings->count > 0 && findings->count == findings->room) {
+        drop_repeated(findings);
+        if (2 * findings->count > findings->room)
+            list_reserve(findings, findings->room + 1 - findings->count);
     }
+    added = list_add(findings);
+    *added = *finding;
+    added->order = findings->added++;
 }
 
 void findings_clear(struct findings *findings)
 {
     free(findings->items);
-    free(findings->index);
     memset(findings, 0, sizeof(*findings));
-}
-
-void findings_doubt(struct findings *findings, const char *host, const char *check)
-{
-    size_t *slot = findings->slots > 0 ? slot_of(findings, host, check) : NULL;
-
-    if (slot && *slot)
-        findings->items[*slot - 1].in_doubt = true;
 }
 
 static int in_order(const void *a, const void *b)
@@ -100,9 +77,10 @@ static int in_order(const void *a, const void *b)
 
 void findings_sort(struct findings *findings)
 {
-    findings->slots = 0;
-    if (findings->count > 0)
-        qsort(findings->items, findings->count, sizeof(*findings->items), in_order);
+    if (findings->count == 0)
+        return;
+    drop_repeated(findings);
+    qsort(findings->items, findings->count, sizeof(*findings->items), in_order);
 }
 
 enum verdict findings_worst(const struct findings *findings, const char *host)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "history.h"
+#include "findings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,60 +13,72 @@
 #include "lib/file.h"
 #include "base/core/storage.h"
 #include "base/core/json.h"
+#include "base/core/list.h"
 #include "base/core/memory_stream.h"
 
 enum { FILE_LIMIT = 64 << 20, LOCK_SECONDS = 5 };
 
 #define DAY 86400.0
 
-/* A line's time and host. Returns 0 if it has both. */
-static int read_entry(const char *line, size_t length, double *time, char *host, size_t size)
+/* A line of the file; a line that is not understood has no host. */
+struct entry {
+    const char *line;
+    size_t length;
+    double time;
+    char host[64];
+};
+
+struct entries {
+    struct entry *items;
+    size_t count, room;
+};
+
+static void read_entry(struct entry *entry)
 {
-    struct json *json = json_read(line, length, NULL);
+    struct json *json = json_read(entry->line, entry->length, NULL);
     struct json_value value;
     const char *text;
     size_t bytes;
-    int rc = -1;
 
-    if (json && json_member(json_root(json), "time", &value) == 0 && json_real(value, time) == 0 &&
-        json_member(json_root(json), "host", &value) == 0 &&
-        json_string(value, &text, &bytes) == 0) {
-        snprintf(host, size, "%s", text);
-        rc = 0;
-    }
+    if (json && json_member(json_root(json), "time", &value) == 0 &&
+        json_real(value, &entry->time) == 0 && json_member(json_root(json), "host", &value) == 0 &&
+        json_string(value, &text, &bytes) == 0)
+        snprintf(entry->host, sizeof(entry->host), "%s", text);
     json_destroy(json);
-    return rc;
+}
+
+static void read_entries(const char *text, struct entries *entries)
+{
+    while (*text) {
+        struct entry *entry = list_add(entries);
+
+        *entry = (struct entry){.line = text, .length = strcspn(text, "\n")};
+        read_entry(entry);
+        text += entry->length + (text[entry->length] == '\n');
+    }
 }
 
 /* How often 'host' failed in the week before 'now'. */
-static int count_failures(const char *text, const char *host, double now)
+static int count_failures(const struct entries *entries, const char *host, double now)
 {
     int count = 0;
 
-    for (const char *line = text; *line;) {
-        size_t length = strcspn(line, "\n");
-        char name[64];
-        double time;
+    for (size_t i = 0; i < entries->count; i++) {
+        const struct entry *e = &entries->items[i];
 
-        if (read_entry(line, length, &time, name, sizeof(name)) == 0 && strcmp(name, host) == 0 &&
-            time >= now - HISTORY_WEEK * DAY && time <= now)
-            count++;
-        line += length + (line[length] == '\n');
+        count +=
+            strcmp(e->host, host) == 0 && e->time >= now - HISTORY_WEEK * DAY && e->time <= now;
     }
     return count;
 }
 
-static void keep_recent(const char *text, double now, FILE *out)
+static void keep_recent(const struct entries *entries, double now, FILE *out)
 {
-    for (const char *line = text; *line;) {
-        size_t length = strcspn(line, "\n");
-        char name[64];
-        double time;
+    for (size_t i = 0; i < entries->count; i++) {
+        const struct entry *e = &entries->items[i];
 
-        if (length > 0 && (read_entry(line, length, &time, name, sizeof(name)) < 0 ||
-                           time >= now - HISTORY_DAYS * DAY))
-            fprintf(out, "%.*s\n", (int)length, line);
-        line += length + (line[length] == '\n');
+        if (e->length > 0 && (!e->host[0] || e->time >= now - HISTORY_DAYS * DAY))
+            fprintf(out, "%.*s\n", (int)e->length, e->line);
     }
 }
 
@@ -96,8 +108,8 @@ static void write_failure(const struct findings *findings, const char *host, dou
 
 /* Verdicts and lines for all failed hosts; findings are sorted, so equal hosts follow each other.
  */
-static void add_failures(struct findings *findings, const char *old, double now, const char *job,
-                         FILE *out)
+static void add_failures(struct findings *findings, const struct entries *old, double now,
+                         const char *job, FILE *out)
 {
     size_t count = findings->count;
     char last[64] = "";
@@ -126,6 +138,7 @@ static void add_failures(struct findings *findings, const char *old, double now,
 static int rewrite(const char *path, struct findings *findings, double now, const char *job,
                    struct error *err)
 {
+    struct entries entries = {0};
     struct file_bytes old = {0};
     char *text = NULL;
     size_t size = 0;
@@ -135,12 +148,14 @@ static int rewrite(const char *path, struct findings *findings, double now, cons
     if (file_read(path, FILE_LIMIT, &old, err) < 0 && errno != ENOENT)
         return -1;
     memory = memory_stream(&text, &size);
-    keep_recent(old.data ? old.data : "", now, memory);
-    add_failures(findings, old.data ? old.data : "", now, job, memory);
+    read_entries(old.data ? old.data : "", &entries);
+    keep_recent(&entries, now, memory);
+    add_failures(findings, &entries, now, job, memory);
     memory_stream_close(memory);
     if (size > 0 || old.data)
         rc = file_write_whole(path, text, size, 0, err);
     free(text);
+    list_free(&entries);
     file_bytes_clear(&old);
     return rc;
 }

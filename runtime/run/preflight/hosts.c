@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "hosts.h"
+#include "preflight_private.h"
 #include "engine/comm/hostlist.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "base/core/gib.h"
-#include "judge_private.h"
+#include "judge.h"
 #include "base/core/xmalloc.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 void judge_say(struct findings *findings, const char *host, const char *check, enum verdict verdict,
                const char *expected, const char *advice, const char *value, ...)
 {
-    struct finding f = {.verdict = verdict};
+    struct finding f = {.verdict = verdict, .in_doubt = findings->in_doubt};
     va_list args;
 
     snprintf(f.host, sizeof(f.host), "%.63s", host);
@@ -247,11 +247,11 @@ static void judge_device(const struct job *job, int r, const struct outcome *out
 {
     const struct measures *m = &job->measures[r];
 
+    findings->in_doubt = job->kind_in_doubt;
     if (m->trouble[0])
         judge_say(findings, job->hosts[r], "device", VERDICT_FAIL, "can compute",
                   "see the message, nvidia-smi and the kernel log", "rank %d: %s", r, m->trouble);
-    if (job->kind_in_doubt)
-        findings_doubt(findings, job->hosts[r], "device");
+    findings->in_doubt = false;
     if (m->layer.steps > 0)
         judge_result(job, r, outcomes, findings);
     if (m->tested_bytes > 0)

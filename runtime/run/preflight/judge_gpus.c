@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verdicts about GPUs, from NVML and the kernel log. */
 #include "config.h"
-#include "judge_private.h"
-#include "xid.h"
+#include "judge.h"
+#include "facts.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Verdicts about pairs of nodes and the NICs. Each node is in two pairs: two bad ones that share a
  * node name it; one bad pair alone is a link between two nodes. */
 #include "config.h"
-#include "judge_private.h"
+#include "judge.h"
 #include "base/core/xmalloc.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 /* Verdicts about versions, counts, limits, clocks and files of the nodes. */
 #include "config.h"
 #include "base/core/gib.h"
-#include "judge_private.h"
+#include "judge.h"
 #include "base/core/xmalloc.h"
 
 #include <math.h>
@@ -106,6 +106,7 @@ static void judge_count(const struct job *job, const struct count *row, double *
             scratch[count++] = number_at(&job->facts[r], row->offset);
     if (usual <= 0)
         usual = (int)judge_median(scratch, count);
+    findings->in_doubt = job->kind_in_doubt;
     for (int r = 0; r < job->size; r++) {
         const struct facts *facts = &job->facts[r];
         int number = number_at(facts, row->offset), expected = usual;
@@ -120,9 +121,8 @@ static void judge_count(const struct job *job, const struct count *row, double *
                   : number > expected ? VERDICT_WARN
                                       : VERDICT_OK,
                   text, row->advice, "%d", number);
-        if (job->kind_in_doubt)
-            findings_doubt(findings, job->hosts[r], row->check);
     }
+    findings->in_doubt = false;
 }
 
 /* Limits, clocks, files --------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mistakes.h"
+#include "preflight_private.h"
 
 #include <errno.h>
 #include <string.h>

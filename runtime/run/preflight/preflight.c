@@ -7,11 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fabric.h"
 #include "lib/file.h"
-#include "hosts.h"
 #include "base/core/log.h"
-#include "mistakes.h"
 #include "base/core/xmalloc.h"
 
 enum { CHOICES = 16384 };

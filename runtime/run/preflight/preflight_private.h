@@ -52,4 +52,39 @@ void preflight_measure(struct run *run);
 /* The errno value of creating a file in a directory, or 0. */
 int preflight_try_scratch(const char *directory);
 
+/* Which host runs a rank, from Slurm's variables (hosts.c). */
+
+/* The host and port on which rank 0 listens. The plugin names them. Without it: the first node of
+ * the step, and a port computed from the numbers of job and step. */
+int hosts_rank_0(const struct world *world, char *host, size_t size, int *port, struct error *err);
+
+/* The host that 'rank' should be on, for ranks that never connected; "" if unknown. Slurm fills
+ * node after node unless it says otherwise. */
+void hosts_of_rank(int rank, const struct world *world, char *host, size_t size);
+
+/* Collectives as training uses them, NCCL between GPUs and TCP between CPU ranks: an all-reduce
+ * within each node, then over each pair of nodes (fabric.c). */
+
+/* Called by all ranks alive. 'nodes' is the size of the ring and 'node_of' the place in it of every
+ * rank (of rank 0; other ranks pass NULL). If a rank is missing nothing is tested: collectives
+ * would wait for it. What goes wrong is in measures->comm_trouble. Returns -1 if rank 0 is gone. */
+int fabric_measure(struct hub *hub, struct device *device, const struct world *world,
+                   const int32_t *node_of, int nodes, double deadline, struct measures *measures,
+                   struct error *err);
+
+/* Mistakes in the command line of a test, which must not be held against the nodes: they look the
+ * same on all nodes, whereas a fault is one node's (mistakes.c). */
+
+/* Can nothing be tested as the options ask for, on any node? 'facts' are those of 'size' ranks,
+ * zero for ranks that are not alive; 'machine' is the nodes' kind, and 'trouble' why the first rank
+ * cannot open its device, or "". Returns 0, or -1 with code ERROR_USAGE. */
+int mistakes_check(const struct preflight_options *options, const struct facts *facts, int size,
+                   const struct machine *machine, const char *trouble, struct error *err);
+
+/* Was the kind of the nodes named that they do not look like: their product name is another, and
+ * they have no GPUs at all, though nodes of this kind do? Either the name is wrong, or all GPUs of
+ * the node are lost. */
+int mistakes_doubt_kind(const struct preflight_options *options, const struct facts *facts,
+                        int size, const struct machine *machine);
+
 #endif

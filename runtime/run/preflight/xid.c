@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "xid.h"
+#include "facts.h"
 
 #include <stdio.h>
 #include <string.h>

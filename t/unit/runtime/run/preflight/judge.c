@@ -2,12 +2,9 @@
 /* Verdicts about jobs whose ranks report made-up facts and measures. */
 #include "config.h"
 #include "run/preflight/judge.h"
-#include "run/preflight/history.h"
 #include "engine/comm/hostlist.h"
-#include "run/preflight/hosts.h"
-#include "run/preflight/mistakes.h"
+#include "run/preflight/preflight_private.h"
 #include "tap.h"
-#include "run/preflight/xid.h"
 
 #include <errno.h>
 #include <math.h>
