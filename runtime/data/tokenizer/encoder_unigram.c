@@ -59,89 +59,21 @@ void encoder_sum(struct encoder *encoder, const struct token_buffer *out)
     encoder->score_at = out->count;
 }
 
-/* Store a word under a key of the table for its length. With 'mark' it has no ids. */
-static void store(struct encoder *encoder, size_t length, const uint64_t *key, size_t count,
-                  int mark)
-{
-    struct words *words = &encoder->words;
-
-    if (length <= WORD_SHORT)
-        words_put_short(words, key[0], key[1], encoder->ids, count, encoder->wide, mark);
-    else
-        words_put_long(words, key, encoder->ids, count, encoder->wide, mark);
-}
-
-/* The ids stored under a key and their number, or NULL. */
-static const uint8_t *find(const struct encoder *encoder, size_t length, const uint64_t *key,
-                           size_t *count)
-{
-    const struct word_long *entry;
-
-    if (length <= WORD_SHORT) {
-        const struct word_short *set =
-            encoder->words.shorts + word_short_set(&encoder->words, key[0], key[1]);
-
-        for (int way = 0; way < 2; way++)
-            if (set[way].low == key[0] && set[way].high == key[1] &&
-                set[way].count != WORD_ELSEWHERE) {
-                *count = set[way].count;
-                return set[way].ids;
-            }
-        return NULL;
-    }
-    entry = words_find_long(&encoder->words, key);
-    if (!entry)
-        return NULL;
-    *count = entry->count;
-    return entry->ids;
-}
-
-/* A word encoded after all others, with their sum. With 'key' its ids are stored if they are valid
- * for other sums, too. */
+/* A word that depends on the preceding text, or that is too long for the tables. */
 static void take_after(struct encoder *encoder, const uint8_t *word, size_t length,
-                       const uint64_t *key, struct token_buffer *out)
+                       struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
-    double score = unigram->from_space && word[0] == ' ' ? 0 : encoder->score;
-    size_t count;
-    int even;
-
-    encoder_reserve(encoder, length);
-    count =
-        unigram_encode_after(unigram, &encoder->scratch, word, length, &score, encoder->ids, &even);
-    encoder_put_ids(encoder, count, out);
-    if (key && even)
-        store(encoder, length, key, count, 0);
-    encoder->score = score;
-    encoder->score_at = out->count;
-}
-
-/* A word of up to 31 bytes whose ids depend on the preceding text. */
-static void take_unsure(struct encoder *encoder, const uint8_t *word, size_t length,
-                        struct token_buffer *out)
-{
-    const struct unigram *unigram = &encoder->tokenizer->unigram;
-    const uint8_t *ids;
-    uint64_t key[4];
-    unsigned binade;
+    double score;
     size_t count;
 
     encoder_sum(encoder, out);
-    binade = unigram_binade(unigram, encoder->score, length);
-    if (binade == 0) {
-        take_after(encoder, word, length, NULL, out);
-        return;
-    }
-    if (length <= WORD_SHORT)
-        word_short_key(word, length, length, &key[0], &key[1]);
-    else
-        word_long_key(word, length, key);
-    key[length <= WORD_SHORT ? 1 : 3] |= (uint64_t)binade << WORD_CLASS;
-    ids = find(encoder, length, key, &count);
-    if (ids)
-        encoder_put_entry(encoder, ids, count, out);
-    else
-        take_after(encoder, word, length, key, out);
+    score = unigram->from_space && word[0] == ' ' ? 0 : encoder->score;
+    encoder_reserve(encoder, length);
+    count = unigram_encode_after(unigram, &encoder->scratch, word, length, &score, encoder->ids);
+    encoder_put_ids(encoder, count, out);
+    encoder->score = score;
+    encoder->score_at = out->count;
 }
 
 /* A word of up to 31 bytes, looked up in the second table. */
@@ -156,7 +88,7 @@ static void take_long(struct encoder *encoder, const uint8_t *word, size_t lengt
     word_long_key(word, length, key);
     entry = words_find_long(&encoder->words, key);
     if (entry && entry->count == WORD_UNSURE) {
-        take_unsure(encoder, word, length, out);
+        take_after(encoder, word, length, out);
     } else if (entry) {
         encoder_put_entry(encoder, entry->ids, entry->count, out);
     } else {
@@ -168,7 +100,7 @@ static void take_long(struct encoder *encoder, const uint8_t *word, size_t lengt
         if (sure)
             encoder_put_ids(encoder, count, out);
         else
-            take_unsure(encoder, word, length, out);
+            take_after(encoder, word, length, out);
     }
 }
 
@@ -181,13 +113,12 @@ void encoder_take_unigram(struct encoder *encoder, const uint8_t *word, size_t l
     if (encoder->careful) {
         encoder_sum(encoder, out);
         if (unigram_resets(unigram, encoder->score, length)) {
-            take_after(encoder, word, length, NULL, out);
+            take_after(encoder, word, length, out);
             return;
         }
     }
     if (length > WORD_LONG && unigram->whole) {
-        encoder_sum(encoder, out);
-        take_after(encoder, word, length, NULL, out);
+        take_after(encoder, word, length, out);
     } else if (length > WORD_LONG) {
         encoder_reserve(encoder, length);
         encoder_put_ids(
@@ -196,7 +127,7 @@ void encoder_take_unigram(struct encoder *encoder, const uint8_t *word, size_t l
     } else if (!entry || entry->count == WORD_ELSEWHERE) {
         take_long(encoder, word, length, out);
     } else if (entry->count == WORD_UNSURE) {
-        take_unsure(encoder, word, length, out);
+        take_after(encoder, word, length, out);
     } else {
         encoder_put_entry(encoder, entry->ids, entry->count, out);
     }

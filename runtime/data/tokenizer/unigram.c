@@ -7,9 +7,7 @@
 #include <string.h>
 #include "base/core/xmalloc.h"
 
-#define BINADE_LEAST 10 /* the first one with a number: 2^10 */
-#define BINADE_MOST  16
-#define SUM_MOST     274877906944.0 /* 2^38: of a text of 4 GiB */
+#define SUM_MOST 274877906944.0 /* 2^38: of a text of 4 GiB */
 
 struct unigram_node {
     union {
@@ -34,32 +32,12 @@ void unigram_clear(struct unigram *unigram)
     memset(unigram, 0, sizeof(*unigram));
 }
 
-unsigned unigram_binade(const struct unigram *unigram, double score, size_t length)
-{
-    int exponent;
-
-    /* All sums of the word are further from 0 than the first. */
-    if (unigram->positive || score >= 0 || unigram_resets(unigram, score, length))
-        return 0;
-    exponent = ilogb(score);
-    if (exponent < BINADE_LEAST || exponent > BINADE_MOST ||
-        ilogb(score - unigram_reach(unigram, length)) != exponent)
-        return 0;
-    return (unsigned)(exponent - BINADE_LEAST + 1);
-}
-
-enum search { SEARCH_SINGLE, SEARCH_FULL, SEARCH_SINGLE_AFTER, SEARCH_FULL_AFTER };
+/* Sums in float, in double, or in float after a text, where they may be reset. */
+enum search { SEARCH_SINGLE, SEARCH_FULL, SEARCH_SINGLE_AFTER };
 
 static inline int is_single(enum search kind)
 {
-    return kind == SEARCH_SINGLE || kind == SEARCH_SINGLE_AFTER;
-}
-
-/* Was what 'score' added to 'before' lost when it was rounded to 'sum' just half a unit? Then the
- * last bit of 'before' has decided. The differences are exact: all are multiples of the unit. */
-static inline int is_halfway(double before, double score, double sum, double half)
-{
-    return fabs(score - (sum - before)) == half;
+    return kind != SEARCH_FULL;
 }
 
 /* Offer a piece that starts at 'begin' to the node where it ends. */
@@ -89,10 +67,10 @@ static inline void offer(struct unigram_node *node, enum search kind, double sum
 }
 
 /* All pieces that begin at 'at', where there is a character of 'size' bytes. Returns where the
- * longest one ends; '*even' becomes 0 for a sum that lost exactly 'half' of a unit. */
+ * longest one ends. */
 static inline __attribute__((always_inline)) size_t
 offer_all(const struct unigram *unigram, enum search kind, struct unigram_node *nodes,
-          const uint8_t *word, size_t length, size_t at, size_t size, double half, int *even)
+          const uint8_t *word, size_t length, size_t at, size_t size)
 {
     double before = is_single(kind) ? (double)nodes[at].score.single : nodes[at].score.full;
     double score, sum;
@@ -109,18 +87,14 @@ offer_all(const struct unigram *unigram, enum search kind, struct unigram_node *
         score = is_single(kind) ? (double)unigram->scores_single[number - 1]
                                 : unigram->scores[number - 1];
         sum = is_single(kind) ? (double)((float)before + (float)score) : before + score;
-        if (kind == SEARCH_SINGLE_AFTER || kind == SEARCH_FULL_AFTER) {
-            *even &= !is_halfway(before, score, sum, half);
+        if (kind == SEARCH_SINGLE_AFTER)
             furthest = end > furthest ? end : furthest;
-        }
         offer(&nodes[end], kind, sum, (uint32_t)at, depth, number - 1);
         known |= end - at == size;
     }
     if (!known) {
         score = unigram->unknown_score;
         sum = is_single(kind) ? (double)((float)before + (float)score) : before + score;
-        if (kind == SEARCH_SINGLE_AFTER || kind == SEARCH_FULL_AFTER)
-            *even &= !is_halfway(before, score, sum, half);
         offer(&nodes[at + size], kind, sum, (uint32_t)at, depth, BPE_NONE);
     }
     return furthest;
@@ -139,10 +113,9 @@ static void reset(struct unigram_node *nodes, size_t at, size_t furthest)
 /* Find the best path to all positions of a word. */
 static inline __attribute__((always_inline)) void
 search(const struct unigram *unigram, enum search kind, struct unigram_node *nodes,
-       const uint8_t *word, size_t length, double score, int *even)
+       const uint8_t *word, size_t length, double score)
 {
     size_t furthest = 0;
-    double half = score == 0 ? 0 : ldexp(1, ilogb(score) - (is_single(kind) ? 24 : 53));
 
     for (size_t i = 0; i <= length; i++) {
         nodes[i].begin = UINT32_MAX;
@@ -161,7 +134,7 @@ search(const struct unigram *unigram, enum search kind, struct unigram_node *nod
         size = word[at] < 0x80 ? 1 : utf8_decode(word + at, word + length, &point);
         if (kind == SEARCH_SINGLE_AFTER && fabsf(nodes[at].score.single) > UNIGRAM_RESET)
             reset(nodes, at, furthest);
-        end = offer_all(unigram, kind, nodes, word, length, at, size, half, even);
+        end = offer_all(unigram, kind, nodes, word, length, at, size);
         furthest = end > furthest ? end : furthest;
     }
 }
@@ -239,7 +212,6 @@ size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch
                       const uint8_t *word, size_t length, uint32_t *ids, int *sure)
 {
     struct unigram_node small[64], *nodes = small;
-    int even = 1;
 
     if (unigram->scores_short && length <= UNIGRAM_SURE) {
         size_t count = unigram_encode_short(unigram, word, length, ids);
@@ -251,25 +223,23 @@ size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch
     if (length >= sizeof(small) / sizeof(small[0]))
         nodes = bpe_scratch_reserve(scratch, (length + 1) * sizeof(*nodes));
     if (unigram->single)
-        search(unigram, SEARCH_SINGLE, nodes, word, length, 0, &even);
+        search(unigram, SEARCH_SINGLE, nodes, word, length, 0);
     else
-        search(unigram, SEARCH_FULL, nodes, word, length, 0, &even);
+        search(unigram, SEARCH_FULL, nodes, word, length, 0);
     *sure = !unigram->whole || (unigram->from_space && word[0] == ' ') ||
             (length <= UNIGRAM_SURE && is_sure(unigram, nodes, length));
     return write_ids(unigram, nodes, word, length, ids);
 }
 
 size_t unigram_encode_after(const struct unigram *unigram, struct bpe_scratch *scratch,
-                            const uint8_t *word, size_t length, double *score, uint32_t *ids,
-                            int *even)
+                            const uint8_t *word, size_t length, double *score, uint32_t *ids)
 {
     struct unigram_node *nodes = bpe_scratch_reserve(scratch, (length + 1) * sizeof(*nodes));
 
-    *even = 1;
     if (unigram->single)
-        search(unigram, SEARCH_SINGLE_AFTER, nodes, word, length, *score, even);
+        search(unigram, SEARCH_SINGLE_AFTER, nodes, word, length, *score);
     else
-        search(unigram, SEARCH_FULL_AFTER, nodes, word, length, *score, even);
+        search(unigram, SEARCH_FULL, nodes, word, length, *score);
     *score = unigram->single ? (double)nodes[length].score.single : nodes[length].score.full;
     return write_ids(unigram, nodes, word, length, ids);
 }

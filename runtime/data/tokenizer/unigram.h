@@ -6,9 +6,8 @@
  *
  * Words are encoded one by one although the sum extends over the text, so its size decides how
  * scores are rounded. Nearly always a word has the same pieces after any text ("sure"): its best
- * path leads by more than all roundings together. Otherwise the pieces depend on the binade of the
- * sum (the power of two below it) only: within a binade all sums are multiples of the same unit, so
- * adding a score always adds the same multiple of it. */
+ * path leads by more than all roundings together. Otherwise it is searched with the sum of the text
+ * before it. */
 #ifndef MEGATRON_UNIGRAM_H
 #define MEGATRON_UNIGRAM_H
 
@@ -70,11 +69,9 @@ static inline int unigram_begins(const struct unigram *unigram, uint32_t id)
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,
                       const uint8_t *word, size_t length, uint32_t *ids, int *sure);
 
-/* Encode a word after a text with the sum '*score', which becomes the sum after the word. '*even':
- * are the ids the same for any sum of its binade? */
+/* Encode a word after a text with the sum '*score', which becomes the sum after the word. */
 size_t unigram_encode_after(const struct unigram *unigram, struct bpe_scratch *scratch,
-                            const uint8_t *word, size_t length, double *score, uint32_t *ids,
-                            int *even);
+                            const uint8_t *word, size_t length, double *score, uint32_t *ids);
 
 /* Within unigram*.c: a word of 1 to UNIGRAM_SURE bytes, whose ids are the same after any text.
  * Returns 0 if that is not known in this way. */
@@ -108,9 +105,5 @@ static inline int unigram_may_reset(const struct unigram *unigram, double score,
 
     return unigram_resets(unigram, (score < 0 ? -score : score) + most, length);
 }
-
-/* The number of the binade that all sums of a word are in, 1 to 7; 0 if there is no number for it.
- */
-unsigned unigram_binade(const struct unigram *unigram, double score, size_t length);
 
 #endif

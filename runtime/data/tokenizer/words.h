@@ -23,7 +23,6 @@ struct word_short {
 #define WORD_ELSEWHERE    255 /* as a count: the ids are in the second table */
 #define WORD_BARE         64  /* added to a count: the first id is a single space */
 #define WORD_UNSURE       254 /* Unigram: the ids depend on the preceding text */
-#define WORD_CLASS        61  /* in the last eight bytes of a key, where such ids are: which ones */
 
 /* A whole cache line. */
 struct word_long {
