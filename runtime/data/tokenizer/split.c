@@ -37,18 +37,23 @@ int split_next(struct splitter *splitter)
     if (size > SPLIT_CHUNK)
         size = SPLIT_CHUNK;
     splitter->base = splitter->scanned;
-    if (splitter->options.rule == SPLIT_GPT2)
+    switch (splitter->options.rule) {
+    case SPLIT_GPT2:
         splitter->engine->gpt2(splitter, size);
-    else if (splitter->options.rule == SPLIT_LLAMA3)
-        size = split_llama3(splitter, size);
-    else if (splitter->options.rule == SPLIT_CASED)
-        size = split_cased(splitter, size);
-    else if (splitter->options.rule == SPLIT_STEPS)
-        size = split_steps(splitter, size);
-    else if (splitter->options.rule == SPLIT_BERT)
-        size = split_bert(splitter, size);
-    else
+        break;
+    case SPLIT_CUTS:
         splitter->engine->cuts(splitter, size);
+        break;
+    case SPLIT_LLAMA3:
+    case SPLIT_CASED:
+        size = split_quick(splitter, size);
+        break;
+    case SPLIT_STEPS:
+        size = split_steps(splitter, size);
+        break;
+    case SPLIT_BERT:
+        size = split_bert(splitter, size);
+    }
     splitter->scanned += size;
     /* The end of the text is the last end. */
     if (splitter->scanned == splitter->length)

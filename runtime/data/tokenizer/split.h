@@ -21,7 +21,7 @@ enum split_rule {
     /* [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+C|
      * [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*C|\p{N}{1,3}|
      *  ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ with C: (?i:'s|'t|'re|'ve|'m|'ll|'d)?
-     * What the quick splitter cannot do, the same pattern in 'steps' does. */
+     * What the engine cannot split of these two, the same pattern in 'steps' does. */
     SPLIT_CASED,
     /* Any patterns, one after the other. */
     SPLIT_STEPS,
@@ -56,7 +56,7 @@ struct splitter;
 struct split_engine {
     const char *name;
     void (*gpt2)(struct splitter *splitter, size_t size);
-    /* These return how many bytes they have split, or 0 if the chunk needs the slow splitter. */
+    /* These return how many bytes they have split, or 0 if the chunk needs the pattern. */
     size_t (*llama3)(struct splitter *splitter, size_t size);
     size_t (*cased)(struct splitter *splitter, size_t size);
     void (*cuts)(struct splitter *splitter, size_t size);
@@ -71,7 +71,7 @@ const struct split_engine *split_best_engine(void);
 struct splitter {
     struct split_options options;
     const struct split_engine *engine; /* NULL: the best */
-    const struct steps *steps;         /* SPLIT_STEPS */
+    const struct steps *steps; /* SPLIT_STEPS; of SPLIT_LLAMA3 and SPLIT_CASED their pattern */
     struct stepping stepping;
     const uint8_t *cuts; /* SPLIT_CUTS: by first byte + 256 * second byte, where to cut */
     int joins; /* SPLIT_CUTS: words of one byte may stay together; there is no SPLIT_SPACES */

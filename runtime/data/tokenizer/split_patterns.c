@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-#define TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define HEAD "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define TAIL    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define HEAD    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|" LETTERS
+#define GPT2    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -24,6 +25,7 @@ static const struct {
     {HEAD "\\p{N}{1,3}" TAIL, {.rule = SPLIT_LLAMA3, .digits = 3}},
     {HEAD "\\p{N}" TAIL, {.rule = SPLIT_LLAMA3, .digits = 1}},
     {HEAD "\\p{N}+" TAIL, {.rule = SPLIT_LLAMA3, .digits = 0}},
+    {LETTERS "\\p{N}" TAIL, {.rule = SPLIT_LLAMA3, .digits = 1, .no_contractions = 1}},
     {CASED(CONTRACTION) "\\p{N}{1,3}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 3}},
     {CASED(CONTRACTION) "\\p{N}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 1}},
     {CASED("") "\\p{N}{1,3}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 3, .no_contractions = 1}},

@@ -22,12 +22,13 @@ size_t split_steps(struct splitter *splitter, size_t size)
     return (size_t)(at - base);
 }
 
-size_t split_cased(struct splitter *splitter, size_t size)
+size_t split_quick(struct splitter *splitter, size_t size)
 {
     const struct regex *regex = &splitter->steps->steps[0]->regex;
     const uint8_t *base = splitter->text + splitter->base, *end = splitter->text + splitter->length;
     const uint8_t *at = base;
-    size_t count = splitter->engine->cased(splitter, size);
+    size_t count = splitter->options.rule == SPLIT_CASED ? splitter->engine->cased(splitter, size)
+                                                         : splitter->engine->llama3(splitter, size);
 
     if (count > 0)
         return count;

@@ -2,7 +2,8 @@
 /* The regular expression of Llama 3 and similar ones as bit operations on masks of 64 bytes. This
  * is included by split_neon.c, split_avx2.c and split_plain.c. A chunk begins with a word, so
  * nothing before it matters. Rare cases (wide white space and digits; in cased patterns letters
- * that are neither upper nor lower case) are left to the caller. */
+ * that are neither upper nor lower case) are left to the
+ * regular expression. */
 #include "property.h"
 
 #define WORDS_BLOCKS SPLIT_BLOCKS
@@ -93,6 +94,29 @@ static int words_classify(const struct splitter *splitter, size_t size, struct w
         }
     }
     return 0;
+}
+
+/* Length of a contraction in any letter case at an apostrophe, or 0. The long s (U+017F) is an s.
+ */
+static inline size_t split_contraction(const uint8_t *at, const uint8_t *end)
+{
+    size_t left = (size_t)(end - at);
+    uint8_t first, second;
+
+    if (left < 2)
+        return 0;
+    first = at[1] | 0x20;
+    if (first == 's' || first == 't' || first == 'm' || first == 'd')
+        return 2;
+    if (left < 3)
+        return 0;
+    if (at[1] == 0xC5 && at[2] == 0xBF)
+        return 3;
+    second = at[2] | 0x20;
+    return (first == 'r' && second == 'e') || (first == 'v' && second == 'e') ||
+                   (first == 'l' && second == 'l')
+               ? 3
+               : 0;
 }
 
 /* a + b + *carry, and its carry. */

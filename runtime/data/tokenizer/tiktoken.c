@@ -207,7 +207,7 @@ static int read_file(struct tokenizer *tokenizer, struct error *err)
 
 int load_tiktoken(struct tokenizer *tokenizer, struct error *err)
 {
-    const char *path = tokenizer->config.model;
+    const char *path = tokenizer->config.model, *pattern;
 
     if (!path)
         return error_set_code(err, ERROR_USAGE,
@@ -215,6 +215,9 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err)
                               tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
     tokenizer->split = (struct split_options){.rule = SPLIT_LLAMA3, .digits = 3};
     if (read_file(tokenizer, err) < 0)
+        return -1;
+    pattern = split_pattern(&tokenizer->split);
+    if (steps_add(&tokenizer->steps, pattern, strlen(pattern), 0, STEP_ISOLATED, 0, 0, err) < 0)
         return -1;
     bpe_init(&tokenizer->bpe, BPE_BYTES);
     tokenizer->bpe.whole_words = 1;
