@@ -13,31 +13,24 @@
 
 #define FILE_LIMIT (UINT64_C(1) << 28)
 
-/* Printable bytes represent themselves; the others are numbered from U+0100 on. */
-static int byte_of_character(uint32_t point)
-{
-    uint32_t next = 0x100;
-
-    if ((point >= 0x21 && point <= 0x7E) || (point >= 0xA1 && point <= 0xFF && point != 0xAD))
-        return (int)point;
-    for (int byte = 0; byte < 256; byte++) {
-        if ((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD))
-            continue;
-        if (next++ == point)
-            return byte;
-    }
-    return -1;
-}
-
+/* Printable bytes represent themselves. The others, which are 0x00 to 0x20, 0x7F to 0xA0 and 0xAD,
+ * are numbered from U+0100 on. */
 uint32_t byte_level_character(uint8_t byte)
 {
-    uint32_t next = 256;
+    return byte <= 0x20                   ? 0x100U + byte
+           : byte >= 0x7F && byte <= 0xA0 ? 0x121U + byte - 0x7F
+           : byte == 0xAD                 ? 0x143U
+                                          : byte;
+}
 
-    if ((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD))
-        return byte;
-    for (unsigned other = 0; other < byte; other++)
-        next += !((other >= 0x21 && other <= 0x7E) || (other >= 0xA1 && other != 0xAD));
-    return next;
+static int byte_of_character(uint32_t point)
+{
+    if (point >= 0x100)
+        return point <= 0x120   ? (int)point - 0x100
+               : point <= 0x142 ? (int)point - 0x121 + 0x7F
+               : point == 0x143 ? 0xAD
+                                : -1;
+    return byte_level_character((uint8_t)point) == point ? (int)point : -1;
 }
 
 size_t byte_level_decode(const char *text, size_t length, uint8_t *out)
@@ -128,102 +121,48 @@ static uint32_t find_half(const struct tokenizer *tokenizer, const char *text, s
     return trie_find(&tokenizer->bpe.trie, bytes, count);
 }
 
-/* Called for each merge, counted from 0: two tokens of the given lengths with a space between. */
-typedef int merge_use(struct tokenizer *tokenizer, int64_t number, const char *line, size_t first,
-                      size_t second, struct error *err);
-
-static int add_merge(struct tokenizer *tokenizer, int64_t number, const char *line, size_t first,
-                     size_t second, struct error *err)
+static int add_merge(struct tokenizer *tokenizer, const char *line, size_t length,
+                     struct error *err)
 {
-    const char *space = line + first;
-    uint32_t left, right;
+    const char *space = memchr(line, ' ', length), *texts[2] = {line, space ? space + 1 : NULL};
+    size_t first = space ? (size_t)(space - line) : 0, lengths[2] = {first, length - first - 1};
+    uint32_t half[2];
 
-    (void)number;
-    left = find_half(tokenizer, line, first);
-    if (left == TRIE_NONE)
-        return error_set(err, "token \"%.*s\" is not in the vocabulary",
-                         (int)(first < 40 ? first : 40), line);
-    right = find_half(tokenizer, space + 1, second);
-    if (right == TRIE_NONE)
-        return error_set(err, "token \"%.*s\" is not in the vocabulary",
-                         (int)(second < 40 ? second : 40), space + 1);
-    return bpe_add_pair(&tokenizer->bpe, left, right, err);
+    if (first == 0 || lengths[1] == 0 || memchr(texts[1], ' ', lengths[1]))
+        return error_set(err, "the line is not two tokens with one space between them");
+    for (int i = 0; i < 2; i++) {
+        half[i] = find_half(tokenizer, texts[i], lengths[i]);
+        if (half[i] == TRIE_NONE)
+            return error_set(err, "token \"%.*s\" is not in the vocabulary",
+                             (int)(lengths[i] < 40 ? lengths[i] : 40), texts[i]);
+    }
+    return bpe_add_pair(&tokenizer->bpe, half[0], half[1], err);
 }
 
-/* The ids of GPT-2: 256 bytes, the merges in their order, then the end of a text. */
-static int add_merged(struct tokenizer *tokenizer, int64_t number, const char *line, size_t first,
-                      size_t second, struct error *err)
-{
-    uint8_t bytes[4096];
-    size_t left, right;
-
-    if (first + second > sizeof(bytes))
-        return error_set(err,
-                         "the two tokens have %zu bytes; at most %zu are supported" OTHER_TOKENIZER,
-                         first + second, sizeof(bytes));
-    left = byte_level_decode(line, first, bytes);
-    right = left == SIZE_MAX ? left : byte_level_decode(line + first + 1, second, bytes + left);
-    if (right == SIZE_MAX)
-        return error_set(
-            err, "a token contains a character that is not in the byte-level alphabet of GPT-2");
-    return set_token(tokenizer, 256 + number, bytes, left + right, VOCABULARY_TOKEN, err);
-}
-
-/* Call 'use' for each line of a merge file. Returns the number of merges or -1. */
-static int64_t each_merge(struct tokenizer *tokenizer, const char *path, merge_use *use,
-                          struct error *err)
+static int load_merges(struct tokenizer *tokenizer, const char *path, struct error *err)
 {
     struct file_bytes bytes;
     const char *line, *end;
-    size_t number = 0;
-    int64_t merges = 0;
     int rc = 0;
 
     if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
     line = bytes.data;
     end = bytes.data + bytes.length;
-    while (line < end && rc == 0) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line)), *space;
-        size_t length = (size_t)((newline ? newline : end) - line), first;
+    for (size_t number = 1; line < end && rc == 0; number++) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t length = (size_t)((newline ? newline : end) - line);
 
-        number++;
         if (length > 0 && line[length - 1] == '\r')
             length--;
-        if (length > 0 && !(number == 1 && strncmp(line, "#version", 8) == 0)) {
-            space = memchr(line, ' ', length);
-            first = space ? (size_t)(space - line) : 0;
-            if (first == 0 || first + 1 == length || memchr(space + 1, ' ', length - first - 1))
-                rc = error_set(err, "the line is not two tokens with one space between them");
-            else
-                rc = use(tokenizer, merges++, line, first, length - first - 1, err);
-            if (rc < 0)
-                error_prefix(err, "%s, line %zu", path, number);
-        }
+        if (length > 0 && !(number == 1 && strncmp(line, "#version", 8) == 0))
+            rc = add_merge(tokenizer, line, length, err);
+        if (rc < 0)
+            error_prefix(err, "%s, line %zu", path, number);
         line = newline ? newline + 1 : end;
     }
     file_bytes_clear(&bytes);
-    return rc < 0 ? -1 : merges;
-}
-
-/* The installed vocabulary follows from its merges, so it needs no JSON. */
-static int derive_vocabulary(struct tokenizer *tokenizer, const char *merges, struct error *err)
-{
-    static const char end[] = "<|endoftext|>";
-    int64_t id = 0, count;
-
-    for (int other = 0; other < 2; other++)
-        for (int i = 0; i < 256; i++) {
-            uint8_t byte = (uint8_t)i;
-
-            if ((byte_level_character(byte) != byte) == other &&
-                set_token(tokenizer, id++, &byte, 1, VOCABULARY_TOKEN, err) < 0)
-                return -1;
-        }
-    count = each_merge(tokenizer, merges, add_merged, err);
-    return count < 0 ? -1
-                     : set_token(tokenizer, 256 + count, (const uint8_t *)end, sizeof(end) - 1,
-                                 VOCABULARY_TOKEN, err);
+    return rc;
 }
 
 /* <|endoftext|> is a special token, in texts too unless special tokens are treated as text. */
@@ -243,32 +182,29 @@ static int find_end_of_text(struct tokenizer *tokenizer, const char *path, struc
 
 int load_gpt2(struct tokenizer *tokenizer, struct error *err)
 {
-    char own[4096];
+    char own[2][4096];
     const char *vocabulary = tokenizer->config.vocab_file, *merges = tokenizer->config.merge_file;
 
-    if (!vocabulary != !merges) {
-        error_set_code(err, ERROR_USAGE, "the %s must be used together with the %s",
-                       vocabulary ? "vocabulary file" : "merge file",
-                       vocabulary ? "merge file" : "vocabulary file");
-        return error_append(
-            err, "; use both --vocab-file and --merge-file, or neither for GPT-2's files");
-    }
+    if (!vocabulary != !merges)
+        return error_set_code(err, ERROR_USAGE,
+                              "the %s must be used together with the %s; use both --vocab-file and "
+                              "--merge-file, or neither for GPT-2's files",
+                              vocabulary ? "vocabulary file" : "merge file",
+                              vocabulary ? "merge file" : "vocabulary file");
     if (!vocabulary) {
-        if (locate_data("gpt2/merges.txt", own, sizeof(own), err) < 0)
+        if (locate_data("gpt2/vocab.json", own[0], sizeof(own[0]), err) < 0 ||
+            locate_data("gpt2/merges.txt", own[1], sizeof(own[1]), err) < 0)
             return -1;
-        merges = own;
+        vocabulary = own[0];
+        merges = own[1];
     }
     tokenizer->split = (struct split_options){.rule = SPLIT_GPT2};
-    if ((vocabulary ? load_vocabulary(tokenizer, vocabulary, err)
-                    : derive_vocabulary(tokenizer, merges, err)) < 0)
+    if (load_vocabulary(tokenizer, vocabulary, err) < 0)
         return -1;
     bpe_init(&tokenizer->bpe, BPE_BYTES);
-    if (!vocabulary)
-        vocabulary = merges;
     if (model_set_tokens(tokenizer, err) < 0)
         return error_prefix(err, "%s", vocabulary);
-    if (each_merge(tokenizer, merges, add_merge, err) < 0 ||
-        find_end_of_text(tokenizer, vocabulary, err) < 0)
+    if (load_merges(tokenizer, merges, err) < 0 || find_end_of_text(tokenizer, vocabulary, err) < 0)
         return -1;
     tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
     return 0;
