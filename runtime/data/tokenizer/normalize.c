@@ -3,6 +3,7 @@
 #include "unicode.h"
 #include "unsupported.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/core/xmalloc.h"
@@ -66,37 +67,42 @@ static size_t unit_offset(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
 
-/* The longest prefix of 'text' in the map and the text it becomes, or NULL. Every step is checked:
- * the array comes from a file. */
-static const char *look_up(const struct normalizer *normalizer, const uint8_t *text, size_t length,
-                           int first, size_t *matched)
+/* Step to the node for a byte. Returns false if there is none; every step is checked, because the
+ * array comes from a file. */
+static inline bool step(const struct normalizer *normalizer, size_t *node, uint8_t byte,
+                        uint32_t *unit)
 {
-    size_t node = unit_offset(normalizer->map[0]);
+    *node ^= byte;
+    if (*node >= normalizer->map_size)
+        return false;
+    *unit = normalizer->map[*node];
+    if ((*unit & ((1u << 31) | 0xFF)) != byte)
+        return false;
+    *node ^= unit_offset(*unit);
+    return true;
+}
+
+/* The longest prefix of 'text' in the map, or with 'first' the shortest, and the text it becomes;
+ * or NULL. */
+static const char *look_up(const struct normalizer *normalizer, const uint8_t *text, size_t length,
+                           bool first, size_t *matched)
+{
+    size_t node = unit_offset(normalizer->map[0]), value;
     const char *found = NULL;
+    uint32_t unit;
 
-    for (size_t i = 0; i < length; i++) {
-        uint32_t unit;
-
-        node ^= text[i];
+    for (size_t i = 0; i < length && step(normalizer, &node, text[i], &unit); i++) {
+        if (!(unit >> 8 & 1))
+            continue;
         if (node >= normalizer->map_size)
             break;
-        unit = normalizer->map[node];
-        if ((unit & ((1u << 31) | 0xFF)) != text[i])
+        value = normalizer->map[node] & 0x7FFFFFFF;
+        if (value >= normalizer->replacements_size)
             break;
-        node ^= unit_offset(unit);
-        if (unit >> 8 & 1) {
-            size_t value;
-
-            if (node >= normalizer->map_size)
-                break;
-            value = normalizer->map[node] & 0x7FFFFFFF;
-            if (value >= normalizer->replacements_size)
-                break;
-            found = normalizer->replacements + value;
-            *matched = i + 1;
-            if (first)
-                break;
-        }
+        found = normalizer->replacements + value;
+        *matched = i + 1;
+        if (first)
+            break;
     }
     return found;
 }
@@ -108,7 +114,7 @@ const char *normalizer_look_up_first(const struct normalizer *normalizer, const 
     const char *found;
     size_t matched;
 
-    found = look_up(normalizer, text, nul ? (size_t)(nul - text) : length, 1, &matched);
+    found = look_up(normalizer, text, nul ? (size_t)(nul - text) : length, true, &matched);
     if (found)
         *mapped = strlen(found);
     return found;
@@ -117,21 +123,15 @@ const char *normalizer_look_up_first(const struct normalizer *normalizer, const 
 size_t normalizer_walk(const struct normalizer *normalizer, const uint8_t *text, size_t length,
                        int *found)
 {
-    size_t node = normalizer->map ? unit_offset(normalizer->map[0]) : 0, i = 0;
+    size_t node, i;
+    uint32_t unit;
 
     *found = 0;
-    for (; normalizer->map && i < length; i++) {
-        uint32_t unit;
-
-        node ^= text[i];
-        if (node >= normalizer->map_size)
-            break;
-        unit = normalizer->map[node];
-        if ((unit & ((1u << 31) | 0xFF)) != text[i])
-            break;
-        node ^= unit_offset(unit);
+    if (!normalizer->map)
+        return 0;
+    node = unit_offset(normalizer->map[0]);
+    for (i = 0; i < length && step(normalizer, &node, text[i], &unit); i++)
         *found |= unit >> 8 & 1;
-    }
     return i;
 }
 
@@ -169,7 +169,7 @@ static size_t next_piece(const struct normalizing *state, const char **out, size
         return matched;
     }
     if (normalizer->map) {
-        *out = look_up(normalizer, text, left, 0, &matched);
+        *out = look_up(normalizer, text, left, false, &matched);
         if (*out) {
             *out_length = strlen(*out);
             return matched;
