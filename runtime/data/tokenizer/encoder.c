@@ -50,7 +50,6 @@ void encoder_destroy(struct encoder *encoder)
     bpe_scratch_clear(&encoder->scratch);
     free(encoder->ids);
     text_buffer_clear(&encoder->normal);
-    nfc_clear(&encoder->nfc);
     rewriting_clear(&encoder->rewriting);
     free(encoder->runs);
     free(encoder);
@@ -139,8 +138,8 @@ void encoder_put_ids(struct encoder *encoder, size_t count, struct token_buffer 
     put_ids(out, encoder->ids, count, encoder->wide);
 }
 
-void encoder_put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
-                       struct token_buffer *out)
+static void put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
+                      struct token_buffer *out)
 {
     uint32_t ids[WORD_LONG_NARROW];
 
@@ -161,13 +160,20 @@ static void take_long(struct encoder *encoder, const uint8_t *word, size_t lengt
 
     word_long_key(word, length, key);
     entry = words_find_long(&encoder->words, key);
-    if (entry) {
-        encoder_put_entry(encoder, entry->ids, entry->count, out);
+    sure = !entry || entry->count != WORD_UNSURE;
+    if (entry && sure) {
+        put_entry(encoder, entry->ids, entry->count, out);
         return;
     }
-    count = encode_word(encoder, word, length, &sure);
-    words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide, 0);
-    encoder_put_ids(encoder, count, out);
+    if (!entry) {
+        count = encode_word(encoder, word, length, &sure);
+        words_put_long(&encoder->words, key, encoder->ids, sure ? count : 0, encoder->wide,
+                       sure ? 0 : WORD_UNSURE);
+    }
+    if (sure)
+        encoder_put_ids(encoder, count, out);
+    else
+        encoder_take_after(encoder, word, length, out);
 }
 
 /* Is this the encoding of a word that begins with a space that did not merge? */
@@ -281,21 +287,23 @@ static void mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struc
 static void take_other(struct encoder *encoder, const struct job *job,
                        const struct word_short *entry, struct token_buffer *out)
 {
+    const struct unigram *unigram = &encoder->tokenizer->unigram;
     size_t at = out->count, length, spaces;
     const uint8_t *word = job_word(job, &length);
     uint32_t first;
 
-    if (encoder->tokenizer->model == MODEL_UNIGRAM) {
-        encoder_take_unigram(encoder, word, length, entry, out);
-        return;
-    }
-    if (length > WORD_LONG)
+    if (encoder->careful)
+        encoder_sum(encoder, out);
+    if ((encoder->careful && unigram_resets(unigram, encoder->score, length)) ||
+        (length > WORD_LONG && unigram->whole) || (entry && entry->count == WORD_UNSURE))
+        encoder_take_after(encoder, word, length, out);
+    else if (length > WORD_LONG)
         take_huge(encoder, word, length, out);
     else if (!entry || entry->count == WORD_ELSEWHERE)
         take_long(encoder, word, length, out);
     else
-        encoder_put_entry(encoder, entry->ids, entry->count - WORD_BARE, out);
-    if (out->count == at)
+        put_entry(encoder, entry->ids, entry->count % WORD_BARE, out);
+    if (out->count == at || !encoder->runs)
         return;
     first = encoder->wide ? ((uint32_t *)out->ids)[at] : ((uint16_t *)out->ids)[at];
     if (!is_bare(&encoder->tokenizer->bpe, word, length, first))

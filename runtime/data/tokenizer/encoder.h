@@ -4,7 +4,6 @@
 #define MEGATRON_ENCODER_H
 
 #include "tokenizer_private.h"
-#include "nfc.h"
 #include "words.h"
 
 #define JOBS     256
@@ -33,7 +32,6 @@ struct encoder {
     uint32_t *ids; /* of one word */
     size_t id_capacity;
     struct text_buffer normal; /* normalized text */
-    struct nfc nfc;            /* with tokenizer->composes */
     struct rewriting rewriting;
     double score; /* unigram.whole: sum of the text up to the id 'score_at' */
     size_t score_at;
@@ -59,14 +57,12 @@ void encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t len
 /* Within encoder*.c. Make room for the ids of a word in encoder->ids. */
 void encoder_reserve(struct encoder *encoder, size_t length);
 
-/* Append ids of encoder->ids, or ids in the form of the tables. */
+/* Append ids of encoder->ids. */
 void encoder_put_ids(struct encoder *encoder, size_t count, struct token_buffer *out);
-void encoder_put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
-                       struct token_buffer *out);
 
-/* Unigram: a word that is not found directly in the first table, which may have an entry for it. */
-void encoder_take_unigram(struct encoder *encoder, const uint8_t *word, size_t length,
-                          const struct word_short *entry, struct token_buffer *out);
+/* Unigram: a word whose ids depend on the sum of the preceding text. */
+void encoder_take_after(struct encoder *encoder, const uint8_t *word, size_t length,
+                        struct token_buffer *out);
 
 /* Unigram with sums over the whole text: add up the scores of the ids written so far. */
 void encoder_sum(struct encoder *encoder, const struct token_buffer *out);

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of a Unigram model whose ids are not simply in the first table: long ones, and those that
- * depend on the sum of scores of the preceding text (unigram.h). */
+/* Unigram: the sum of scores over a text, and words whose ids depend on it (unigram.h). */
 #include "encoder.h"
-
-#include <math.h>
-#include <string.h>
 
 #define SUMMED 64 /* ids at a time */
 
@@ -59,9 +55,8 @@ void encoder_sum(struct encoder *encoder, const struct token_buffer *out)
     encoder->score_at = out->count;
 }
 
-/* A word that depends on the preceding text, or that is too long for the tables. */
-static void take_after(struct encoder *encoder, const uint8_t *word, size_t length,
-                       struct token_buffer *out)
+void encoder_take_after(struct encoder *encoder, const uint8_t *word, size_t length,
+                        struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
     double score;
@@ -74,61 +69,4 @@ static void take_after(struct encoder *encoder, const uint8_t *word, size_t leng
     encoder_put_ids(encoder, count, out);
     encoder->score = score;
     encoder->score_at = out->count;
-}
-
-/* A word of up to 31 bytes, looked up in the second table. */
-static void take_long(struct encoder *encoder, const uint8_t *word, size_t length,
-                      struct token_buffer *out)
-{
-    const struct word_long *entry;
-    uint64_t key[4];
-    size_t count;
-    int sure;
-
-    word_long_key(word, length, key);
-    entry = words_find_long(&encoder->words, key);
-    if (entry && entry->count == WORD_UNSURE) {
-        take_after(encoder, word, length, out);
-    } else if (entry) {
-        encoder_put_entry(encoder, entry->ids, entry->count, out);
-    } else {
-        encoder_reserve(encoder, length);
-        count = unigram_encode(&encoder->tokenizer->unigram, &encoder->scratch, word, length,
-                               encoder->ids, &sure);
-        words_put_long(&encoder->words, key, encoder->ids, sure ? count : 0, encoder->wide,
-                       sure ? 0 : WORD_UNSURE);
-        if (sure)
-            encoder_put_ids(encoder, count, out);
-        else
-            take_after(encoder, word, length, out);
-    }
-}
-
-void encoder_take_unigram(struct encoder *encoder, const uint8_t *word, size_t length,
-                          const struct word_short *entry, struct token_buffer *out)
-{
-    const struct unigram *unigram = &encoder->tokenizer->unigram;
-    int sure;
-
-    if (encoder->careful) {
-        encoder_sum(encoder, out);
-        if (unigram_resets(unigram, encoder->score, length)) {
-            take_after(encoder, word, length, out);
-            return;
-        }
-    }
-    if (length > WORD_LONG && unigram->whole) {
-        take_after(encoder, word, length, out);
-    } else if (length > WORD_LONG) {
-        encoder_reserve(encoder, length);
-        encoder_put_ids(
-            encoder, unigram_encode(unigram, &encoder->scratch, word, length, encoder->ids, &sure),
-            out);
-    } else if (!entry || entry->count == WORD_ELSEWHERE) {
-        take_long(encoder, word, length, out);
-    } else if (entry->count == WORD_UNSURE) {
-        take_after(encoder, word, length, out);
-    } else {
-        encoder_put_entry(encoder, entry->ids, entry->count, out);
-    }
 }

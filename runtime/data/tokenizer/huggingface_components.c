@@ -317,12 +317,6 @@ int huggingface_read_components(struct pipeline *pipeline, struct json_value roo
         return -1;
     if (check_pipeline(pipeline, err) < 0)
         return -1;
-    /* Form C alone has a quicker way. */
-    if (tokenizer->rewrites.count == 1 && tokenizer->rewrites.list[0].kind == REWRITE_FORM &&
-        tokenizer->rewrites.list[0].form == NFC_FORM_C && pipeline->byte_level) {
-        tokenizer->rewrites.count = 0;
-        tokenizer->composes = 1;
-    }
     if (tokenizer->model == MODEL_WORDPIECE)
         tokenizer->split = (struct split_options){.rule = SPLIT_BERT};
     return 0;

@@ -3,7 +3,6 @@
  * those that begin and end a sequence or a text. */
 #include "huggingface.h"
 #include "base/core/log.h"
-#include "nfc.h"
 #include "unsupported.h"
 
 #include <stdio.h>
@@ -59,25 +58,18 @@ static void give_added_id(struct pipeline *pipeline, const char *text, size_t le
         pipeline->last_added = *id;
 }
 
-/* Is the token matched in normalized texts as written? */
-static int check_normalized(const struct pipeline *pipeline, const char *text, size_t length,
-                            struct error *err)
+/* Can the token be found in normalized texts? */
+static int check_normalized(const struct pipeline *pipeline, const char *text, struct error *err)
 {
-    if (!pipeline->normalizes ||
-        (pipeline->tokenizer->rewrites.count > 0 && !pipeline->tokenizer->normalizer.prefix &&
-         (pipeline->metaspace || !pipeline->marks_spaces)))
+    const struct tokenizer *tokenizer = pipeline->tokenizer;
+
+    if (!pipeline->normalizes || (tokenizer->rewrites.count > 0 && !tokenizer->normalizer.prefix &&
+                                  (pipeline->metaspace || !pipeline->marks_spaces)))
         return 0;
-    if (!pipeline->tokenizer->composes)
-        return error_set(err,
-                         "%s: added token %.60s with normalized is not supported if there is a "
-                         "normalizer" OTHER_TOKENIZER,
-                         pipeline->path, text);
-    if (nfc_stays((const uint8_t *)text, length) < length)
-        return error_set(err,
-                         "%s: added token %.60s with normalized is not supported: it is not in "
-                         "NFC" OTHER_TOKENIZER,
-                         pipeline->path, text);
-    return 0;
+    return error_set(err,
+                     "%s: added token %.60s with normalized is not supported if there is a "
+                     "normalizer" OTHER_TOKENIZER,
+                     pipeline->path, text);
 }
 
 /* Find the token in texts; one with 'normalized' in normalized texts, as the normalizers write it.
@@ -124,7 +116,7 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
                          "%s: added token %.60s with single_word is not supported" OTHER_TOKENIZER,
                          pipeline->path, text);
     late = flag_is(token, "normalized", 0);
-    if (late && check_normalized(pipeline, text, length, err) < 0)
+    if (late && check_normalized(pipeline, text, err) < 0)
         return -1;
     give_added_id(pipeline, text, length, &id);
     if (((size_t)id >= vocabulary->count || vocabulary->entries[id].kind == VOCABULARY_ABSENT) &&
@@ -153,20 +145,6 @@ int huggingface_read_added_tokens(struct pipeline *pipeline, struct json_value r
     return 0;
 }
 
-/* The id of a token by its text; -1 if there is none. */
-static int64_t find_id(const struct vocabulary *vocabulary, const char *name, size_t length)
-{
-    for (size_t id = 0; id < vocabulary->count; id++) {
-        size_t size;
-        const uint8_t *text = vocabulary_text(vocabulary, id, &size);
-
-        if (vocabulary->entries[id].kind != VOCABULARY_ABSENT && size == length &&
-            memcmp(text, name, length) == 0)
-            return (int64_t)id;
-    }
-    return -1;
-}
-
 /* tokenizer_config.json names the tokens that begin and end a sequence, as text or as an object. */
 static int64_t named_id(const struct vocabulary *vocabulary, struct json_value root,
                         const char *member_name)
@@ -179,7 +157,7 @@ static int64_t named_id(const struct vocabulary *vocabulary, struct json_value r
         return -1;
     if (json_member(member, "content", &content) == 0)
         member = content;
-    return json_string(member, &text, &length) == 0 ? find_id(vocabulary, text, length) : -1;
+    return json_string(member, &text, &length) == 0 ? vocabulary_find(vocabulary, text) : -1;
 }
 
 void huggingface_find_ends(struct pipeline *pipeline)
@@ -201,9 +179,9 @@ void huggingface_find_ends(struct pipeline *pipeline)
         json_destroy(json);
     } else {
         for (size_t i = 0; tokenizer->bos < 0 && i < sizeof(begins) / sizeof(begins[0]); i++)
-            tokenizer->bos = find_id(&tokenizer->vocabulary, begins[i], strlen(begins[i]));
+            tokenizer->bos = vocabulary_find(&tokenizer->vocabulary, begins[i]);
         for (size_t i = 0; tokenizer->eos < 0 && i < sizeof(ends) / sizeof(ends[0]); i++)
-            tokenizer->eos = find_id(&tokenizer->vocabulary, ends[i], strlen(ends[i]));
+            tokenizer->eos = vocabulary_find(&tokenizer->vocabulary, ends[i]);
     }
     tokenizer->eod = tokenizer->eos;
 }

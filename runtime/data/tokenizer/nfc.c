@@ -2,9 +2,8 @@
 #include "nfc.h"
 #include "property.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include "base/core/xmalloc.h"
+#include "base/core/list.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define ORDER(point) ((point) >> 24) /* points are kept with their class above them */
@@ -95,11 +94,7 @@ size_t nfc_stays(const uint8_t *text, size_t length)
 
 static void put_point(struct nfc *nfc, uint32_t point)
 {
-    if (nfc->count == nfc->points_room) {
-        nfc->points_room += nfc->points_room / 2 + 64;
-        nfc->points = xrealloc(nfc->points, nfc->points_room, sizeof(*nfc->points));
-    }
-    nfc->points[nfc->count++] = (uint32_t)kind_of(point).order << 24 | point;
+    *list_add(nfc) = (uint32_t)kind_of(point).order << 24 | point;
 }
 
 size_t nfc_decompose(uint32_t point, bool compatible, uint32_t scratch[3], const uint32_t **parts)
@@ -185,10 +180,10 @@ static void sort_cluster(struct nfc *nfc)
     size_t begin = 0;
 
     for (size_t i = 0; i <= nfc->count; i++) {
-        if (i < nfc->count && ORDER(nfc->points[i]) != 0)
+        if (i < nfc->count && ORDER(nfc->items[i]) != 0)
             continue;
         if (i > begin + 1)
-            sort_marks(nfc->points + begin, i - begin);
+            sort_marks(nfc->items + begin, i - begin);
         begin = i + 1;
     }
 }
@@ -209,7 +204,7 @@ static uint32_t compose_two(uint32_t first, uint32_t second)
  * higher class. */
 static void compose_cluster(struct nfc *nfc)
 {
-    uint32_t *points = nfc->points, *base = ORDER(points[0]) == 0 ? points : NULL;
+    uint32_t *points = nfc->items, *base = ORDER(points[0]) == 0 ? points : NULL;
     size_t kept = 1;
 
     for (size_t i = 1; i < nfc->count; i++) {
@@ -229,13 +224,11 @@ static void compose_cluster(struct nfc *nfc)
     nfc->count = kept;
 }
 
-static void write_cluster(struct nfc *nfc)
+static void write_cluster(const struct nfc *nfc, struct text_buffer *text)
 {
-    struct text_buffer *text = &nfc->text;
-
     text_buffer_reserve(text, 4 * nfc->count);
     for (size_t i = 0; i < nfc->count; i++) {
-        uint32_t point = POINT(nfc->points[i]);
+        uint32_t point = POINT(nfc->items[i]);
 
         if (point & RAW)
             text->data[text->length++] = (char)(point & 0xFF);
@@ -257,15 +250,15 @@ static size_t unchanged(enum nfc_form form, const uint8_t *text, size_t length)
     return size;
 }
 
-void nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length)
+void nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length,
+                 struct text_buffer *out)
 {
     bool composes = form == NFC_FORM_C || form == NFC_FORM_KC;
 
-    nfc->text.length = 0;
     for (;;) {
         size_t size = unchanged(form, text, length);
 
-        text_buffer_put(&nfc->text, text, size);
+        text_buffer_put(out, text, size);
         text += size;
         length -= size;
         if (length == 0)
@@ -274,7 +267,7 @@ void nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_
         sort_cluster(nfc);
         if (composes)
             compose_cluster(nfc);
-        write_cluster(nfc);
+        write_cluster(nfc, out);
         text += size;
         length -= size;
     }
@@ -282,7 +275,5 @@ void nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_
 
 void nfc_clear(struct nfc *nfc)
 {
-    text_buffer_clear(&nfc->text);
-    free(nfc->points);
-    memset(nfc, 0, sizeof(*nfc));
+    list_free(nfc);
 }

@@ -8,23 +8,21 @@
 #include <stdbool.h>
 #include "tokenizer.h"
 
-#define NFC_GROWTH 3 /* a text in form C is at most this many times longer */
-
 enum nfc_form { NFC_FORM_C, NFC_FORM_D, NFC_FORM_KC, NFC_FORM_KD };
 
 /* The number of bytes at the start of the text that form C leaves as they are, whatever follows.
  * Bytes that are not UTF-8 are left alone. */
 size_t nfc_stays(const uint8_t *text, size_t length);
 
-/* A text in its form, and the characters being composed. All zero at first. */
+/* The characters being composed, with their combining classes. All zero at first. */
 struct nfc {
-    struct text_buffer text;
-    uint32_t *points; /* with their combining classes */
-    size_t count, points_room;
+    uint32_t *items;
+    size_t count, room;
 };
 
-/* Replace the text in 'nfc' by this one in a form. */
-void nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length);
+/* Append a text in a form to 'out'. */
+void nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length,
+                 struct text_buffer *out);
 void nfc_clear(struct nfc *nfc);
 
 /* The full canonical or compatibility decomposition of a code point, which is itself if it has

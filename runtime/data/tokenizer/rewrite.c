@@ -167,8 +167,7 @@ static void run_one(const struct rewrite *rewrite, struct rewriting *rewriting, 
 {
     switch (rewrite->kind) {
     case REWRITE_FORM:
-        nfc_rewrite(&rewriting->nfc, rewrite->form, text, length);
-        text_buffer_put(out, rewriting->nfc.text.data, rewriting->nfc.text.length);
+        nfc_rewrite(&rewriting->nfc, rewrite->form, text, length, out);
         break;
     case REWRITE_BERT:
         if (!rewriting->bert)

@@ -106,16 +106,6 @@ static void encode_between(struct encoder *encoder, const uint8_t *text, size_t 
         merge_unknown(tokenizer, out, before);
 }
 
-/* Convert a text to form C if needed. */
-static void compose(struct encoder *encoder, const uint8_t **text, size_t *length)
-{
-    if (nfc_stays(*text, *length) == *length)
-        return;
-    nfc_rewrite(&encoder->nfc, NFC_FORM_C, *text, *length);
-    *text = (const uint8_t *)encoder->nfc.text.data;
-    *length = encoder->nfc.text.length;
-}
-
 /* 'specials' are searched for in the whole text; then 'more', after the normalizers, in the text
  * between them. Returns -1 if the normalizers make a text too long. */
 static int encode_text(struct encoder *encoder, const struct specials *specials,
@@ -130,8 +120,6 @@ static int encode_text(struct encoder *encoder, const struct specials *specials,
         return 0;
     }
     /* Between the first specials, once. */
-    if (!more && encoder->tokenizer->composes)
-        compose(encoder, &text, &length);
     if (!more &&
         rewrites_run(&encoder->tokenizer->rewrites, &encoder->rewriting, &text, &length) < 0)
         return -1;
@@ -162,17 +150,16 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                      struct token_buffer *out, struct error *err)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    uint64_t limit = tokenizer->composes ? TEXT_LIMIT / NFC_GROWTH : TEXT_LIMIT;
     size_t before = out->count;
 
     /* As fairseq's encoder of lines does. */
     if (tokenizer->map && !encoder->keep_spaces)
         word_strip(&text, &length);
-    if (length >= limit)
+    if (length >= TEXT_LIMIT)
         return error_set(err,
                          "a text has %zu bytes, and at most %llu can be encoded; split it into "
                          "several documents",
-                         length, (unsigned long long)limit - 1);
+                         length, (unsigned long long)TEXT_LIMIT - 1);
     if (tokenizer->config.type == TOKENIZER_NULL) {
         if (null_encode(tokenizer, text, length, out, err) < 0)
             goto failed;

@@ -122,8 +122,8 @@ void encoder_keep_spaces(struct encoder *encoder);
 /* Append the ids of one text (any bytes; it need not end with a NUL, and NULs within it are text)
  * to 'out'. Bytes that are not UTF-8 keep their values in byte-level tokenizers and become U+FFFD
  * in SentencePiece ones. An empty text has no ids (one with add_bos). Returns 0, or -1 with 'err'
- * set and 'out' unchanged: a text of 4 GiB or more (a third of that if it must be converted to form
- * C), or, for NullTokenizer, one that is not numbers. */
+ * set and 'out' unchanged: a text of 4 GiB or more, also after its normalization, or, for
+ * NullTokenizer, one that is not numbers. */
 int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                      struct token_buffer *out, struct error *err);
 

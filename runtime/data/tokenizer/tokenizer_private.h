@@ -49,7 +49,6 @@ struct tokenizer {
     enum decode_rule decode;
     int cut_spaces;              /* a space always begins a word */
     int prefix_space;            /* ByteLevel's add_prefix_space */
-    int composes;                /* texts are brought into form C (nfc.h) */
     int merge_unknown;           /* adjacent unknown characters become one id */
     struct around before, after; /* of each text */
     int64_t vocab_size, eod, bos, eos;
