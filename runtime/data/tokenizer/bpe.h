@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "engine.h"
 #include "lib/error.h"
 #include "trie.h"
 
@@ -19,22 +20,8 @@
 /* The initial symbols of a word. */
 enum bpe_units { BPE_BYTES, BPE_CHARACTERS };
 
-struct bpe;
-
-/* The merging of short words, for different processors. */
-struct bpe_engine {
-    /* See bpe_encode_small. */
-    size_t (*small)(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids);
-    /* Merge 1 to BPE_SHORT symbols, or the symbols of a word's bytes, in place. Return how many
-     * remain. */
-    size_t (*merge_short)(const struct bpe *bpe, uint32_t *symbols, size_t count);
-    size_t (*merge_bytes)(const struct bpe *bpe, const uint8_t *word, uint32_t *symbols,
-                          size_t count);
-};
-extern const struct bpe_engine bpe_engine_base, bpe_engine_avx2;
-
 struct bpe {
-    const struct bpe_engine *engine;
+    const struct engine *engine;
     enum bpe_units units;
     int whole_words;   /* a word that is a token becomes that token, regardless of its merges */
     int unknown_bytes; /* an unknown character becomes 'byte_ids', not 'unknown_id' */
@@ -236,15 +223,6 @@ static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)
 size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                   size_t length, uint32_t *ids);
 
-/* Encode a word of 1 to BPE_SMALL bytes, in a buffer of 16 bytes that is padded with zeros;
- * 'ids' has room for 16. Returns 0 if the word needs bpe_encode. */
-#define BPE_SMALL 15
-static inline size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length,
-                                      uint32_t *ids)
-{
-    return bpe->engine->small(bpe, word, length, ids);
-}
-
 /* Within bpe_*.c: merge 'count' symbols in place, or encode a word of known symbols. */
 size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32_t *symbols,
                       size_t count);
@@ -257,6 +235,7 @@ void *bpe_scratch_reserve(struct bpe_scratch *scratch, size_t size);
 void bpe_scratch_clear(struct bpe_scratch *scratch);
 
 #define BPE_TRACED 4096 /* units of the longest token whose merges are examined in advance */
-#define BPE_SHORT  64   /* symbols up to which the engine merges */
+#define BPE_SMALL  15   /* bytes of a word that the engine encodes */
+#define BPE_SHORT  64   /* symbols up to which it merges */
 
 #endif

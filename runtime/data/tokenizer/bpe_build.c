@@ -18,11 +18,7 @@ void bpe_init(struct bpe *bpe, enum bpe_units units)
     memset(bpe, 0, sizeof(*bpe));
     bpe->units = units;
     bpe->unknown_id = BPE_NONE;
-    bpe->engine = &bpe_engine_base;
-#if defined(__x86_64__) && !defined(__clang__)
-    if (__builtin_cpu_supports("avx2"))
-        bpe->engine = &bpe_engine_avx2;
-#endif
+    bpe->engine = engine_best();
     bpe->pair_mask = 1023;
     bpe->pairs = xcalloc(bpe->pair_mask + 1, sizeof(*bpe->pairs));
     trie_init(&bpe->trie);

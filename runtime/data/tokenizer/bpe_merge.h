@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The merging of words of up to 64 symbols, compiled for a processor. This is the body of
- * bpe_merge.c and bpe_merge_avx2.c, which define BPE_ENGINE, its name. */
+/* An engine's merging of words of up to 64 symbols (engine_body.h). */
 #include "bpe.h"
 #include "simd.h"
 #include "unicode.h"
@@ -208,5 +207,3 @@ static size_t merge_bytes(const struct bpe *bpe, const uint8_t *word, uint32_t *
     }
     return merge_chain(bpe, &chain, symbols, count);
 }
-
-const struct bpe_engine BPE_ENGINE = {encode_small, merge_short, merge_bytes};

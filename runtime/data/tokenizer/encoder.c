@@ -214,8 +214,8 @@ static const struct word_short *find_short(struct encoder *encoder, const struct
         return entry;
     }
     if (encoder->tokenizer->model == MODEL_BPE)
-        count = bpe_encode_small(&encoder->tokenizer->bpe, (const uint8_t *)bytes, job->high >> 56,
-                                 ids);
+        count = encoder->tokenizer->bpe.engine->small(&encoder->tokenizer->bpe,
+                                                      (const uint8_t *)bytes, job->high >> 56, ids);
     if (count == 0) {
         count = encode_word(encoder, (const uint8_t *)bytes, job->high >> 56, &sure);
         ids = encoder->ids;

@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "engine.h"
 #include "lib/error.h"
 #include "trie.h"
 
@@ -23,31 +24,15 @@ enum normalizer_kind {
     NORMALIZER_JOINED = 4, /* some entry of the map has it after a base or ASCII */
 };
 
-struct normalizer;
-
-/* The inner loop, compiled for a processor. */
-struct normalize_engine {
-    const char *name;
-    /* Copy characters that stay and white space, at most 'room' bytes, while more than 64 bytes
-     * follow. '*after': does the text follow a space? Is the last one a space? Returns how many
-     * bytes were read, and '*made' of them were written. */
-    size_t (*copy)(const struct normalizer *normalizer, const uint8_t *text, size_t length,
-                   uint8_t *out, size_t room, unsigned *after, size_t *made);
-};
-extern const struct normalize_engine normalize_plain, normalize_neon, normalize_avx2;
-
-/* The one for this processor. */
-const struct normalize_engine *normalizer_best_engine(void);
-
 struct normalizer {
-    const struct normalize_engine *engine; /* set with 'plain' */
-    int active;                            /* texts are normalized at all */
-    int prefix;                            /* put a space before a text: one of these, or 0 */
-    int squeeze;                           /* no space at either end, no two adjacent ones */
-    int suffix;                            /* the added space goes after the text */
-    uint32_t *map;                         /* double array of the character map, or NULL */
-    size_t map_size;                       /* units */
-    char *replacements;                    /* NUL-terminated texts, one after the other */
+    const struct engine *engine; /* set with 'plain' */
+    int active;                  /* texts are normalized at all */
+    int prefix;                  /* put a space before a text: one of these, or 0 */
+    int squeeze;                 /* no space at either end, no two adjacent ones */
+    int suffix;                  /* the added space goes after the text */
+    uint32_t *map;               /* double array of the character map, or NULL */
+    size_t map_size;             /* units */
+    char *replacements;          /* NUL-terminated texts, one after the other */
     size_t replacements_size;
     int has_kept; /* user-defined pieces, which are not changed; as written in the model */
     struct trie kept;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Characters that stay, and ASCII white space, 64 bytes at a time. This is included by
- * normalize_neon.c, normalize_avx2.c and normalize_plain.c, which define NORMALIZE_ENGINE. */
+/* An engine's copying of characters that stay and of ASCII white space, 64 bytes at a time
+ * (engine_body.h). */
 #include "normalize.h"
 #include "simd.h"
 
@@ -137,5 +137,3 @@ static size_t copy_blocks(const struct normalizer *normalizer, const uint8_t *te
     }
     return at;
 }
-
-const struct normalize_engine NORMALIZE_ENGINE = {SIMD_NAME, copy_blocks};

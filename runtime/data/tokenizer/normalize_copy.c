@@ -96,20 +96,9 @@ static void find_trouble(struct normalizer *normalizer)
             normalizer->doubtful[32 + two / 64] = 0xFF;
 }
 
-const struct normalize_engine *normalizer_best_engine(void)
-{
-#if defined(__aarch64__)
-    return &normalize_neon;
-#elif defined(__x86_64__) && !defined(__clang__)
-    return __builtin_cpu_supports("avx2") ? &normalize_avx2 : &normalize_plain;
-#else
-    return &normalize_plain;
-#endif
-}
-
 void normalizer_find_plain(struct normalizer *normalizer)
 {
-    normalizer->engine = normalizer_best_engine();
+    normalizer->engine = engine_best();
     normalizer->printable = 1;
     for (unsigned byte = 0; byte < 0x80; byte++) {
         uint8_t text[8] = {(uint8_t)byte};

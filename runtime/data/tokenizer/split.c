@@ -14,18 +14,7 @@ void split_begin(struct splitter *splitter, const uint8_t *text, size_t length)
     if (splitter->options.rule == SPLIT_STEPS)
         stepping_begin(&splitter->stepping, splitter->steps, text, length);
     if (!splitter->engine)
-        splitter->engine = split_best_engine();
-}
-
-const struct split_engine *split_best_engine(void)
-{
-#if defined(__aarch64__)
-    return &split_neon;
-#elif defined(__x86_64__) && !defined(__clang__)
-    return __builtin_cpu_supports("avx2") ? &split_avx2 : &split_plain;
-#else
-    return &split_plain;
-#endif
+        splitter->engine = engine_best();
 }
 
 int split_next(struct splitter *splitter)

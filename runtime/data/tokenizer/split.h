@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "bpe.h"
+#include "engine.h"
 #include "steps.h"
 
 enum split_rule {
@@ -49,29 +49,12 @@ struct split_block {
     uint64_t tail; /* bytes of a white space character after its first */
 };
 
-struct splitter;
-
-/* The quick splitters, compiled for a processor. Each takes a chunk of 'size' bytes at
- * splitter->base. */
-struct split_engine {
-    const char *name;
-    void (*gpt2)(struct splitter *splitter, size_t size);
-    /* These return how many bytes they have split, or 0 if the chunk needs the pattern. */
-    size_t (*llama3)(struct splitter *splitter, size_t size);
-    size_t (*cased)(struct splitter *splitter, size_t size);
-    void (*cuts)(struct splitter *splitter, size_t size);
-};
-extern const struct split_engine split_plain, split_neon, split_avx2;
-
-/* The one for this processor. */
-const struct split_engine *split_best_engine(void);
-
 /* The state of a text that is being split. Set to zero and fill in 'options' and 'cuts' before the
  * first use. */
 struct splitter {
     struct split_options options;
-    const struct split_engine *engine; /* NULL: the best */
-    const struct steps *steps; /* SPLIT_STEPS; of SPLIT_LLAMA3 and SPLIT_CASED their pattern */
+    const struct engine *engine; /* NULL: the best */
+    const struct steps *steps;   /* SPLIT_STEPS; of SPLIT_LLAMA3 and SPLIT_CASED their pattern */
     struct stepping stepping;
     const uint8_t *cuts; /* SPLIT_CUTS: by first byte + 256 * second byte, where to cut */
     int joins; /* SPLIT_CUTS: words of one byte may stay together; there is no SPLIT_SPACES */

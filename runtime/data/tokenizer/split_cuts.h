@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts by pairs of bytes. This is included by split_neon.c, split_avx2.c and split_plain.c. */
+/* Cuts by pairs of bytes; included by split_simd.h. */
 
 #include <endian.h>
 #include <string.h>

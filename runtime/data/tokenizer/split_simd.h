@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPT-2's regular expression as bit algebra on the masks of 64 bytes. This is the body of
- * split_neon.c, split_avx2.c and split_plain.c, which define SPLIT_ENGINE, its name. */
+/* An engine's splitting by GPT-2's regular expression, as bit algebra on the masks of 64 bytes
+ * (engine_body.h). */
 #include "split_rules.h"
 #include "simd.h"
 #include "unicode.h"
@@ -212,6 +212,3 @@ static void split_gpt2(struct splitter *splitter, size_t size)
 
 #include "split_words.h"
 #include "split_cuts.h"
-
-const struct split_engine SPLIT_ENGINE = {SIMD_NAME, split_gpt2, split_llama3_fast,
-                                          split_cased_fast, split_cuts};

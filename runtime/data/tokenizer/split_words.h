@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The regular expression of Llama 3 and similar ones as bit operations on masks of 64 bytes. This
- * is included by split_neon.c, split_avx2.c and split_plain.c. A chunk begins with a word, so
- * nothing before it matters. Rare cases (wide white space and digits; in cased patterns letters
- * that are neither upper nor lower case) are left to the
- * regular expression. */
+/* The regular expression of Llama 3 and similar ones as bit operations on masks of 64 bytes;
+ * included by split_simd.h. A chunk begins with a word, so nothing before it matters. Rare cases
+ * (wide white space and digits; in cased patterns letters that are neither upper nor lower case)
+ * are left to the regular expression. */
 #include "property.h"
 
 #define WORDS_BLOCKS SPLIT_BLOCKS

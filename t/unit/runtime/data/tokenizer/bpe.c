@@ -159,7 +159,7 @@ static int small_agrees(const struct bpe *bpe, const uint8_t *word, size_t lengt
     if (length > WORD_SHORT)
         return 1;
     memcpy(padded, word, length);
-    made = bpe_encode_small(bpe, padded, length, got);
+    made = bpe->engine->small(bpe, padded, length, got);
     if (made == 0 || (made == wanted && memcmp(got, expected, made * sizeof(*got)) == 0))
         return 1;
     diag("%.*s as a short word: %zu ids, expected %zu", (int)length, (const char *)word, made,

@@ -117,7 +117,7 @@ static int agrees(struct splitter *splitter, const uint8_t *text, size_t length)
     return begin == length;
 }
 
-static void test_gpt2(const struct split_engine *engine)
+static void test_gpt2(const struct engine *engine)
 {
     static struct splitter splitter;
     int good = 1;
@@ -262,7 +262,7 @@ static int same_words(struct splitter *splitter, const struct regex *regex, cons
     return begin == length;
 }
 
-static void test_pattern(const struct split_engine *engine, const char *pattern,
+static void test_pattern(const struct engine *engine, const char *pattern,
                          struct split_options options)
 {
     static struct splitter splitter;
@@ -293,7 +293,7 @@ static void test_pattern(const struct split_engine *engine, const char *pattern,
     steps_clear(&steps);
 }
 
-static void test_patterns(const struct split_engine *engine)
+static void test_patterns(const struct engine *engine)
 {
     test_pattern(engine, HEAD "\\p{N}{1,3}" TAIL, (struct split_options){SPLIT_LLAMA3, 3, 0});
     test_pattern(engine, HEAD "\\p{N}" TAIL, (struct split_options){SPLIT_LLAMA3, 1, 0});
@@ -398,10 +398,10 @@ static void test_refused_patterns(void)
 
 int main(void)
 {
-    test_gpt2(&split_plain);
-    test_gpt2(split_best_engine());
-    test_patterns(&split_plain);
-    test_patterns(split_best_engine());
+    test_gpt2(&engine_plain);
+    test_gpt2(engine_best());
+    test_patterns(&engine_plain);
+    test_patterns(engine_best());
     test_words();
     test_refused_patterns();
     test_cuts();
