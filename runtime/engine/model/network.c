@@ -32,22 +32,26 @@ double network_value(const struct network *network, const struct network_propert
                                       : *(const int *)at;
 }
 
+void network_set(struct network *network, const struct network_property *p, double value)
+{
+    char *at = (char *)network + p->offset;
+
+    if (p->type == PROPERTY_REAL)
+        *(double *)at = value;
+    else if (p->type == PROPERTY_SIZE)
+        *(int64_t *)at = (int64_t)value;
+    else
+        *(int *)at = (int)value;
+}
+
 void network_default(struct network *network)
 {
     memset(network, 0, sizeof(*network));
-    for (const struct network_property *p = network_properties; p->name; p++) {
-        char *at = (char *)network + p->offset;
-
-        if (p->type == PROPERTY_REAL)
-            *(double *)at = p->fallback;
-        else if (p->type == PROPERTY_SIZE)
-            *(int64_t *)at = (int64_t)p->fallback;
-        else
-            *(int *)at = (int)p->fallback;
-    }
+    for (const struct network_property *p = network_properties; p->name; p++)
+        network_set(network, p, p->fallback);
 }
 
-static const char *option_of(const struct network_property *p)
+const char *network_option(const struct network_property *p)
 {
     return p->option ? p->option : p->name;
 }
@@ -83,8 +87,9 @@ static int check_range(const struct network *network, const struct network_prope
     if (value >= 0 && value <= most && !isinf(value))
         return 0;
     if (value < 0)
-        return error_set(err, "--%s=%g must not be negative", option_of(p), value);
-    return error_set(err, "--%s=%g is out of range; use at most %g", option_of(p), value, most);
+        return error_set(err, "--%s=%g must not be negative", network_option(p), value);
+    return error_set(err, "--%s=%g is out of range; use at most %g", network_option(p), value,
+                     most);
 }
 
 int network_check(const struct network *network, struct error *err)
@@ -97,10 +102,11 @@ int network_check(const struct network *network, struct error *err)
         if (!is_set(network, p))
             continue;
         if (p->needs && (other = find(network, p->needs, 0)))
-            return error_set(err, "--%s requires --%s; add it", option_of(p), option_of(other));
+            return error_set(err, "--%s requires --%s; add it", network_option(p),
+                             network_option(other));
         if (p->refuses && (other = find(network, p->refuses, 1)))
-            return error_set(err, "--%s and --%s cannot be used together; drop one", option_of(p),
-                             option_of(other));
+            return error_set(err, "--%s and --%s cannot be used together; drop one",
+                             network_option(p), network_option(other));
     }
     return 0;
 }

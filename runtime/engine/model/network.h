@@ -33,7 +33,7 @@ enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_WHOLE };
 enum branch_norm { BRANCH_NORM_INPUT, BRANCH_NORM_OUTPUT, BRANCH_NORM_BOTH };
 
 /* The Hugging Face architecture that weights came from: it names their tensors when they are
- * exported. Any: whichever fits. */
+ * exported. Any: whichever fits. The values are stored in checkpoints: new ones go to the end. */
 enum architecture {
     ARCHITECTURE_ANY,
     ARCHITECTURE_GPT2,
@@ -75,13 +75,17 @@ struct network_property {
     enum property_type type; /* of the member: int, int64_t or double */
     size_t offset;
     double fallback, most;
-    int loose, no_family;
+    int loose;
 };
 
 /* All properties. The last row has no name. */
 extern const struct network_property network_properties[];
 
 double network_value(const struct network *network, const struct network_property *property);
+void network_set(struct network *network, const struct network_property *property, double value);
+
+/* The option that sets it, without dashes. */
+const char *network_option(const struct network_property *property);
 
 /* Set all properties to their defaults. */
 void network_default(struct network *network);

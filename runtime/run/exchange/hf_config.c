@@ -71,10 +71,6 @@ int hf_config_read(const char *directory, struct model_config *config, struct er
     int rc;
 
     memset(config, 0, sizeof(*config));
-    /* Options that do not apply to a model are set as `megatron train` sets them. */
-    c->shape.rotary_base = 10000;
-    c->rotary_percent = 1;
-    c->rope_scaling = (struct rope_scaling){ROPE_PLAIN, 8, 1, 4, 8192, 0};
     if (directory_path(path, err, "%s/config.json", directory) < 0)
         return -1;
     errno = 0;

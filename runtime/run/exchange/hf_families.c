@@ -445,8 +445,14 @@ static void write_gemma(const struct network *c, struct json_writer *json)
 
 /* --- The families ----------------------------------------------------------------------------- */
 
-#define ANY_HEADS (HF_TIED | HF_GROUPED | HF_WIDE | HF_SCALED)
+/* Lists that end with a row without name. */
+/* clang-format off */
+#define LIST(...) (const struct hf_value[]){__VA_ARGS__, {0}}
+/* clang-format on */
+#define ANY_HEADS    "tied|num-query-groups|kv-channels|use-rope-scaling"
+#define OLMO_EPSILON 1e-5 /* config.json does not have it */
 
+/* A model that does not say which of them it is is exported as the first that fits. */
 static const struct hf_family families[] = {
     {
         .architecture = ARCHITECTURE_GPT2,
@@ -454,7 +460,8 @@ static const struct hf_family families[] = {
         .model_type = "gpt2",
         .class = "GPT2LMHeadModel",
         .vocabulary = 50257,
-        .required = HF_LEARNED_POSITIONS | HF_LAYER_NORM | HF_NO_GATE | HF_BIASES | HF_TIED,
+        .has = LIST({"position-embedding-type", POSITION_LEARNED}, {"normalization", NORM_LAYER},
+                    {"swiglu", 0}, {"bias", 1}, {"tied", 1}),
         .names = gpt2_names,
         .fields = gpt2_fields,
         .read = read_gpt2,
@@ -465,7 +472,7 @@ static const struct hf_family families[] = {
         .model_type = "llama",
         .class = "LlamaForCausalLM",
         .vocabulary = 32000,
-        .allowed = ANY_HEADS,
+        .may_have = ANY_HEADS,
     },
     {
         .architecture = ARCHITECTURE_MISTRAL,
@@ -473,7 +480,7 @@ static const struct hf_family families[] = {
         .model_type = "mistral",
         .class = "MistralForCausalLM",
         .vocabulary = 32000,
-        .allowed = ANY_HEADS | HF_WINDOW | HF_SCALED_WINDOWS,
+        .may_have = ANY_HEADS "|window",
         .usual = {{"num_key_value_heads", 8},
                   {"max_position_embeddings", 131072},
                   {"sliding_window", 4096}},
@@ -485,8 +492,8 @@ static const struct hf_family families[] = {
         .name = "Qwen2",
         .model_type = "qwen2",
         .class = "Qwen2ForCausalLM",
-        .required = HF_QKV_BIAS,
-        .allowed = ANY_HEADS | HF_WINDOW | HF_SCALED_WINDOWS | HF_SOME_WINDOWS,
+        .has = LIST({"add-qkv-bias", 1}),
+        .may_have = ANY_HEADS "|window|window-attn-skip-freq",
         .usual = {{"num_key_value_heads", 32},
                   {"max_position_embeddings", 32768},
                   {"sliding_window", 4096}},
@@ -498,8 +505,8 @@ static const struct hf_family families[] = {
         .name = "Qwen3",
         .model_type = "qwen3",
         .class = "Qwen3ForCausalLM",
-        .required = HF_QK_NORM,
-        .allowed = ANY_HEADS | HF_WINDOW | HF_SCALED_WINDOWS | HF_SOME_WINDOWS,
+        .has = LIST({"qk-layernorm", QK_NORM_HEADS}),
+        .may_have = ANY_HEADS "|window|window-attn-skip-freq",
         .usual = {{"num_key_value_heads", 32},
                   {"head_dim", 128},
                   {"max_position_embeddings", 32768},
@@ -512,7 +519,7 @@ static const struct hf_family families[] = {
         .name = "Phi-3",
         .model_type = "phi3",
         .class = "Phi3ForCausalLM",
-        .allowed = HF_TIED | HF_GROUPED | HF_WIDE | HF_WINDOW | HF_PARTIAL_ROTARY,
+        .may_have = "tied|num-query-groups|kv-channels|window|rotary-percent",
         .overrides = phi3_overrides,
         .more = phi3_fields,
         .usual = {{"max_position_embeddings", 4096}, {"rms_norm_eps", 1e-5}},
@@ -523,8 +530,8 @@ static const struct hf_family families[] = {
         .name = "GPT-NeoX",
         .model_type = "gpt_neox",
         .class = "GPTNeoXForCausalLM",
-        .required = HF_LAYER_NORM | HF_NO_GATE | HF_BIASES,
-        .allowed = HF_TIED | HF_PARALLEL | HF_GELU_ERF | HF_PARTIAL_ROTARY | HF_SCALED,
+        .has = LIST({"normalization", NORM_LAYER}, {"swiglu", 0}, {"bias", 1}),
+        .may_have = "tied|use-parallel-residual|exact-gelu|rotary-percent|use-rope-scaling",
         .names = neox_names,
         .fields = neox_fields,
         .read = read_neox,
@@ -535,8 +542,9 @@ static const struct hf_family families[] = {
         .model_type = "olmo",
         .class = "OlmoForCausalLM",
         .vocabulary = 50304,
-        .required = HF_LAYER_NORM | HF_PLAIN_NORM,
-        .allowed = ANY_HEADS | HF_CLIPPED,
+        .has = LIST({"normalization", NORM_LAYER}, {"norm-without-weights", 1},
+                    {"norm-epsilon", OLMO_EPSILON}),
+        .may_have = ANY_HEADS "|clip-qkv",
         .more = olmo_fields,
         .read = read_olmo,
     },
@@ -545,8 +553,8 @@ static const struct hf_family families[] = {
         .name = "OLMo2",
         .model_type = "olmo2",
         .class = "Olmo2ForCausalLM",
-        .required = HF_OUTPUT_NORM | HF_QK_NORM_ALL,
-        .allowed = ANY_HEADS,
+        .has = LIST({"norm-placement", BRANCH_NORM_OUTPUT}, {"qk-layernorm", QK_NORM_WHOLE}),
+        .may_have = ANY_HEADS,
         .usual = {{"rms_norm_eps", 1e-5}},
         .more = no_padding,
     },
@@ -555,8 +563,8 @@ static const struct hf_family families[] = {
         .name = "OLMo3",
         .model_type = "olmo3",
         .class = "Olmo3ForCausalLM",
-        .required = HF_OUTPUT_NORM | HF_QK_NORM_ALL,
-        .allowed = ANY_HEADS | HF_WINDOW | HF_SOME_WINDOWS | HF_LOCAL_BASE | HF_PLAIN_WINDOWS,
+        .has = LIST({"norm-placement", BRANCH_NORM_OUTPUT}, {"qk-layernorm", QK_NORM_WHOLE}),
+        .may_have = ANY_HEADS "|window|window-attn-skip-freq|rotary-base-local",
         .usual = {{"rms_norm_eps", 1e-5},
                   {"rope_theta", 500000},
                   {"rope_local_base_freq", 500000},
@@ -569,8 +577,8 @@ static const struct hf_family families[] = {
         .name = "Gemma",
         .model_type = "gemma",
         .class = "GemmaForCausalLM",
-        .required = HF_GEGLU | HF_SCALED_EMBEDDING,
-        .allowed = ANY_HEADS,
+        .has = LIST({"gate", GATE_GELU_TANH}, {"embedding-scale", HF_ROOT_OF_HIDDEN}),
+        .may_have = ANY_HEADS,
         .minus_one = 1,
         .usual = {{"num_key_value_heads", 16},
                   {"head_dim", 256},
@@ -584,9 +592,10 @@ static const struct hf_family families[] = {
         .name = "Gemma 2",
         .model_type = "gemma2",
         .class = "Gemma2ForCausalLM",
-        .required = HF_GEGLU | HF_SCALED_EMBEDDING | HF_BOTH_NORMS,
-        .allowed = ANY_HEADS | HF_SCALED_WINDOWS | HF_SCORES_CAPPED | HF_LOGITS_CAPPED | HF_WINDOW |
-                   HF_SOME_WINDOWS | HF_SCORES_SCALED,
+        .has = LIST({"gate", GATE_GELU_TANH}, {"embedding-scale", HF_ROOT_OF_HIDDEN},
+                    {"norm-placement", BRANCH_NORM_BOTH}),
+        .may_have = ANY_HEADS "|attn-logit-softcapping|final-logit-softcapping|window|window-attn-"
+                              "skip-freq|softmax-scale",
         .overrides = gemma_overrides,
         .minus_one = 1,
         .usual = {{"num_key_value_heads", 4},
@@ -602,9 +611,10 @@ static const struct hf_family families[] = {
         .name = "Gemma 3",
         .model_type = "gemma3_text",
         .class = "Gemma3ForCausalLM",
-        .required = HF_GEGLU | HF_SCALED_EMBEDDING | HF_BOTH_NORMS | HF_QK_NORM,
-        .allowed = ANY_HEADS | HF_PLAIN_WINDOWS | HF_LOGITS_CAPPED | HF_WINDOW | HF_SOME_WINDOWS |
-                   HF_SCORES_SCALED | HF_LOCAL_BASE,
+        .has = LIST({"gate", GATE_GELU_TANH}, {"embedding-scale", HF_ROOT_OF_HIDDEN},
+                    {"norm-placement", BRANCH_NORM_BOTH}, {"qk-layernorm", QK_NORM_HEADS}),
+        .may_have = ANY_HEADS
+        "|final-logit-softcapping|window|window-attn-skip-freq|softmax-scale|rotary-base-local",
         .overrides = gemma_overrides,
         .minus_one = 1,
         .usual = {{"num_key_value_heads", 4},
@@ -644,17 +654,36 @@ const struct hf_field *hf_family_fields(const struct hf_family *family)
     return family->fields ? family->fields : llama_fields;
 }
 
+/* The key of config.json that a property comes from. A family without a key for the size of a head
+ * has hidden size / heads. */
+static const char *key_of(const struct hf_family *family, const struct network_property *p)
+{
+    const struct hf_field *tables[] = {hf_family_fields(family), family->more};
+    size_t member = p->offset == offsetof(struct network, shape.kv_channels)
+                        ? offsetof(struct network, shape.heads)
+                        : p->offset;
+    const char *key = p->name;
+
+    for (int i = 0; i < 2; i++)
+        for (const struct hf_field *row = tables[i]; row && row->key; row++)
+            if (row->kind != HF_CONSTANT && (row->member == p->offset || row->member == member))
+                key = row->key;
+    return key;
+}
+
 int hf_family_read(const struct hf_family *family, struct json_value root, struct network *c,
                    struct error *err)
 {
     struct model_shape *s = &c->shape;
+    const struct network_property *misfit;
 
+    hf_plain(c);
     c->architecture = family->architecture;
     c->layernorm_1p = family->minus_one;
     if (hf_fields_read(hf_family_fields(family), family->usual, root, c, err) < 0 ||
         (family->more && hf_fields_read(family->more, family->usual, root, c, err) < 0))
         return -1;
-    hf_features_set(family->required, c);
+    hf_family_set(family, c);
     if (s->query_groups == 0)
         s->query_groups = s->heads;
     if (s->kv_channels == 0)
@@ -663,5 +692,8 @@ int hf_family_read(const struct hf_family *family, struct json_value root, struc
         s->ffn_hidden = 4 * s->hidden;
     if ((family->read ? family->read : read_llama)(family, root, c, err) < 0)
         return -1;
-    return hf_family_check(family, c, err);
+    misfit = hf_family_misfit(family, c);
+    return misfit ? error_set(err, "%s has a value that is not supported for %s; use another model",
+                              key_of(family, misfit), family->name)
+                  : 0;
 }

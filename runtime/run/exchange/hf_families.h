@@ -1,56 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The decoders of transformers that this program has. hf_families.c lists them: to add one, add its
- * row there. */
+/* The decoders of transformers that this program has. To add one: its value in enum architecture
+ * (engine/model/network.h), its row in hf_families.c, and in hf_keys.c the settings of its
+ * config.json that are refused. */
 #ifndef MEGATRON_HF_FAMILIES_H
 #define MEGATRON_HF_FAMILIES_H
 
 #include "hf_fields.h"
 #include "hf_private.h"
 
-/* How a model differs from Llama: rotary positions, RMSNorm before each branch, SwiGLU, no biases,
- * untied embeddings. */
-enum hf_feature {
-    HF_LEARNED_POSITIONS = 1 << 0,
-    HF_LAYER_NORM = 1 << 1,
-    HF_NO_GATE = 1 << 2,
-    HF_BIASES = 1 << 3,
-    HF_TIED = 1 << 4,
-    HF_GROUPED = 1 << 5, /* fewer key heads than query heads */
-    HF_WIDE = 1 << 6,    /* all heads together are not as wide as the residual stream */
-    HF_QKV_BIAS = 1 << 7,
-    HF_QK_NORM = 1 << 8,
-    HF_QK_NORM_ALL = 1 << 9, /* of all heads together */
-    HF_WINDOW = 1 << 10,
-    HF_SOME_WINDOWS = 1 << 11, /* not in all layers */
-    HF_LOCAL_BASE = 1 << 12,
-    HF_SCORES_CAPPED = 1 << 13,
-    HF_SCALED_EMBEDDING = 1 << 14,
-    HF_OUTPUT_NORM = 1 << 15,
-    HF_BOTH_NORMS = 1 << 16,
-    HF_PARALLEL = 1 << 17,
-    HF_GEGLU = 1 << 18,
-    HF_GELU_ERF = 1 << 19,
-    HF_PARTIAL_ROTARY = 1 << 20,
-    HF_SCORES_SCALED = 1 << 21,
-    HF_UNKNOWN = 1 << 22, /* in no architecture */
-    HF_PLAIN_NORM = 1 << 23,
-    HF_CLIPPED = 1 << 24,
-    HF_LOGITS_CAPPED = 1 << 25,
-    HF_SCALED = 1 << 26,         /* scaled rotations */
-    HF_SCALED_WINDOWS = 1 << 27, /* layers with a window have them as well */
-    HF_PLAIN_WINDOWS = 1 << 28,  /* layers with a window do not */
+/* A value of a property of networks, which network_fields.def names. */
+struct hf_value {
+    const char *property;
+    double value;
 };
 
-/* Of OLMo 1's norms; its config.json does not have it. */
-#define HF_OLMO_EPSILON 1e-5
+/* The value that Gemma has: the square root of the hidden size. */
+#define HF_ROOT_OF_HIDDEN (-1.0)
 
 struct hf_family {
     enum architecture architecture;
-    const char *name;           /* "GPT-NeoX" */
-    const char *model_type;     /* in config.json */
-    const char *class;          /* of transformers */
-    int64_t vocabulary;         /* size of the usual one, whose special tokens are the defaults */
-    unsigned required, allowed; /* features */
+    const char *name;       /* "GPT-NeoX" */
+    const char *model_type; /* in config.json */
+    const char *class;      /* of transformers */
+    int64_t vocabulary;     /* size of the usual one, whose special tokens are the defaults */
+
+    /* How its models differ from Llama's (hf_fit.c): properties that all of them have, and the
+     * names, separated by |, of those that some have, with any value that the readers accept. A
+     * property in neither list is Llama's, so a model with another value of it does not fit. */
+    const struct hf_value *has;
+    const char *may_have;
 
     /* Tensors: a table (NULL: Llama's) and what differs from it. */
     const struct hf_name *names, *overrides;
@@ -75,15 +53,20 @@ const struct hf_field *hf_family_fields(const struct hf_family *family);
 int hf_family_read(const struct hf_family *family, struct json_value root, struct network *network,
                    struct error *err);
 
-/* hf_features.c: the features of a network, and a network with those of a family; the latter needs
- * the sizes. */
-unsigned hf_features_of(const struct network *network);
-void hf_features_set(unsigned features, struct network *network);
+/* hf_fit.c: set what all models of a family have, after the sizes. Llama's values are set first,
+ * by hf_plain, before anything is read. */
+void hf_plain(struct network *network);
+void hf_family_set(const struct hf_family *family, struct network *network);
 
-/* Has the network features that the family does not have, or the reverse? Returns 0, or -1 with the
- * setting that is wrong. */
-int hf_family_check(const struct hf_family *family, const struct network *network,
-                    struct error *err);
+bool hf_family_may_have(const struct hf_family *family, const char *property);
+
+/* The first property of the network that a model of this family cannot have; NULL: it fits. */
+const struct network_property *hf_family_misfit(const struct hf_family *family,
+                                                const struct network *network);
+
+/* The same for any lists: properties in none of them have their default. */
+const struct network_property *hf_misfit(const struct hf_value *plain, const struct hf_value *has,
+                                         const char *may_have, const struct network *network);
 
 /* hf_rope.c: scaling, and in newer folders the base, of all layers or of layers with and without a
  * window. */

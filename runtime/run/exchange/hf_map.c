@@ -38,8 +38,8 @@ static void set_names(struct hf_map *map, const struct hf_name *names,
 int hf_map_of(const struct network *c, struct hf_map *map, struct error *err)
 {
     const struct model_shape *s = &c->shape;
-    unsigned features = hf_features_of(c);
-    const struct hf_family *found = NULL, *f;
+    const struct hf_family *found = NULL, *own = NULL, *f;
+    const struct network_property *misfit;
     const struct hf_name *names;
 
     *map = (struct hf_map){.query = s->heads * s->kv_channels,
@@ -53,11 +53,17 @@ int hf_map_of(const struct network *c, struct hf_map *map, struct error *err)
         set_names(map, names, NULL);
         return 0;
     }
-    for (size_t i = 0; (f = hf_family_at(i)); i++)
-        if ((features & f->required) == f->required &&
-            (features & ~(f->required | f->allowed)) == 0 &&
-            (!found || f->architecture == c->architecture))
+    for (size_t i = 0; (f = hf_family_at(i)); i++) {
+        if (f->architecture == c->architecture)
+            own = f;
+        if (!hf_family_misfit(f, c) && (!found || f == own))
             found = f;
+    }
+    misfit = own ? hf_family_misfit(own, c) : NULL;
+    if (!found && misfit)
+        return error_set(err,
+                         "Hugging Face has no such model: its %s cannot have this value of --%s",
+                         own->name, network_option(misfit));
     if (!found)
         return error_set(
             err, "Hugging Face has no such model: only GPT-2, Llama, Mistral, Qwen 2 and 3, Phi-3, "

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf_masked.h"
+#include "hf_families.h"
 #include "base/core/log.h"
 
 #include <stdlib.h>
@@ -148,6 +149,7 @@ int hf_masked_read(struct json_value root, const char *type, struct network *c, 
     struct model_shape *s = &c->shape;
     int64_t pad;
 
+    network_default(c);
     if (hf_fields_read(fields, NULL, root, c, err) < 0 ||
         expect(root, "hidden_act", "gelu", err) < 0 ||
         hf_read_count(root, "pad_token_id", kind->pad, &pad, err) < 0)
@@ -206,31 +208,19 @@ const struct hf_name *hf_masked_names(const struct network *c, const char **arch
                                       struct error *err)
 {
     const struct kind *kind = kind_of(c);
+    static const struct hf_value exact[] = {{"exact-gelu", 1}, {0}};
+    static const char may[] = "masked-lm|post-norm|num-token-types|position-offset|exact-gelu|"
+                              "bert-binary-head";
+    const struct network_property *misfit = hf_misfit(NULL, c->post_norm ? exact : NULL, may, c);
 
-    const struct {
-        int met;
-        const char *condition;
-    } rows[] = {
-        {kind != NULL, "a masked language model"},
-        {c->position == POSITION_LEARNED, "learned positions"},
-        {c->norm == NORM_LAYER, "LayerNorm"},
-        {!c->swiglu, "GELU"},
-        {c->gelu_erf || !c->post_norm, "exact GELU, which post-norm models use"},
-        {c->tied, "tied embeddings"},
-        {c->linear_bias, "biases"},
-        {c->shape.heads == c->shape.query_groups, "as many query groups as attention heads"},
-        {c->shape.heads * c->shape.kv_channels == c->shape.hidden,
-         "a hidden size that is the number of heads times their size"},
-    };
-
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (!rows[i].met) {
-            error_set(err,
-                      "Hugging Face has no such model: its RoBERTa, BERT and MegatronBert need %s; "
-                      "export it in the Megatron-LM format",
-                      rows[i].condition);
-            return NULL;
-        }
+    if (misfit || !kind) {
+        error_set(err,
+                  "Hugging Face has no such model: its %s cannot have this value of --%s; export "
+                  "it in the "
+                  "Megatron-LM format",
+                  kind ? kind->name : "models", misfit ? network_option(misfit) : "masked-lm");
+        return NULL;
+    }
     if (c->binary_head && !kind->two) {
         error_set(err, "the model has a binary head, which Hugging Face's RoBERTa does not have; "
                        "export it in the Megatron-LM format");

@@ -162,7 +162,7 @@ int hf_read_rope(const struct hf_family *family, struct json_value root, struct 
     if (read_rope_objects(family, root, c, err) < 0)
         return -1;
     if (!(c->rotary_percent > 0) || c->rotary_percent > 1 ||
-        (c->rotary_percent < 1 && !(family->allowed & HF_PARTIAL_ROTARY)))
+        (c->rotary_percent < 1 && !hf_family_may_have(family, "rotary-percent")))
         return error_set(err,
                          "partial_rotary_factor %g is not supported, only 1 is (Phi-3, GPT-NeoX: "
                          "above 0, at most 1); use another model",

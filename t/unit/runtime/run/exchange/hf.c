@@ -5,6 +5,7 @@
 #include "run/exchange/convert.h"
 #include "run/checkpoint/directory.h"
 #include "run/exchange/hf_config.h"
+#include "run/exchange/hf_families.h"
 #include "run/exchange/hf_private.h"
 
 #include <fcntl.h>
@@ -606,6 +607,65 @@ static void test_writers(void)
     hf_files_clear(&files);
 }
 
+static bool is_property(const char *name, size_t length)
+{
+    for (const struct network_property *p = network_properties; p->name; p++)
+        if (strncmp(p->name, name, length) == 0 && p->name[length] == '\0')
+            return true;
+    return false;
+}
+
+/* A network fits a family only if each of its properties is one that the family has. */
+static void test_fit(void)
+{
+    const struct hf_family *family;
+    bool known = true;
+
+    for (size_t i = 0; (family = hf_family_at(i)); i++) {
+        struct network network;
+        int changed = 0, wrong = 0;
+
+        for (const char *name = family->may_have; name && *name; name += name[0] == '|') {
+            known &= is_property(name, strcspn(name, "|"));
+            name += strcspn(name, "|");
+        }
+        for (const struct hf_value *row = family->has; row && row->property; row++)
+            known &= is_property(row->property, strlen(row->property));
+        hf_plain(&network);
+        network.shape.hidden = 64;
+        network.shape.heads = network.shape.query_groups = 4;
+        network.shape.kv_channels = 16;
+        network.epsilon = 1e-5;
+        hf_family_set(family, &network);
+        ok(!hf_family_misfit(family, &network), "%s: its plain network fits", family->name);
+        /* Of a masked language model, and what has an effect together with other values only. */
+        for (const struct network_property *p = network_properties; p->name; p++) {
+            struct network other = network;
+
+            if (p->loose || hf_family_may_have(family, p->name) ||
+                strncmp(p->name, "rope-", 5) == 0 || p < network_properties + 7 ||
+                strcmp(p->name, "rotary-base") == 0 || strcmp(p->name, "apply-layernorm-1p") == 0 ||
+                strcmp(p->name, "window-attn-skip-freq") == 0)
+                continue;
+            if (network.swiglu &&
+                (strcmp(p->name, "activation") == 0 || strcmp(p->name, "exact-gelu") == 0))
+                continue;
+            if ((network.linear_bias && strcmp(p->name, "add-qkv-bias") == 0) ||
+                (network.position != POSITION_ROPE && strcmp(p->name, "rotary-percent") == 0) ||
+                (strcmp(p->name, "norm-epsilon") == 0 && !network.plain_norm))
+                continue;
+            network_set(&other, p, network_value(&other, p) == 1 ? 0 : 1);
+            changed++;
+            if (!hf_family_misfit(family, &other)) {
+                wrong++;
+                printf("# %s\n", p->name);
+            }
+        }
+        ok(changed > 10 && wrong == 0, "%s: no other property fits", family->name);
+    }
+    ok(known, "the families name properties that exist");
+}
+
 int main(void)
 {
     if (!mkdtemp(scratch))
@@ -618,6 +678,7 @@ int main(void)
     test_index();
     test_export();
     test_writers();
+    test_fit();
     directory_remove(scratch, NULL, &err);
     return done_testing();
 }
