@@ -99,7 +99,8 @@ int fields_read(const struct field *table, struct json_value object, void *value
     struct json_value value;
 
     for (const struct field *field = table; field->name; field++)
-        if (json_member(object, field->name, &value) < 0 || read_value(field, value, values) < 0)
+        if (json_member(object, field->name, &value) < 0 ? !field->optional
+                                                         : read_value(field, value, values) < 0)
             return error_set(err, "%s is missing or not a number", field->name);
     return 0;
 }

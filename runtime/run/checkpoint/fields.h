@@ -15,7 +15,8 @@ struct field {
     const char *name;
     enum field_type type;
     size_t offset;
-    int loose; /* fields_compare ignores it */
+    int loose;    /* fields_compare ignores it */
+    int optional; /* fields_read leaves it as it is if the object does not have it */
 };
 
 /* A row for a member of 'values': FIELD(struct layout, "tp", tp, FIELD_INT64). */

@@ -294,9 +294,36 @@ static int read_fields(struct json_value root, const char *name, const struct fi
     return fields_read(table, object, values, err) < 0 ? error_prefix(err, "%s", name) : 0;
 }
 
+/* The network: a property that this program does not know would change it. */
+static int read_network(struct network *network, struct json_value root, struct error *err)
+{
+    struct field fields[NETWORK_PROPERTIES + 1];
+    struct json_value object, value;
+    struct json_iterator i;
+    const char *name;
+    size_t length;
+
+    index_model_fields(fields);
+    network_default(network);
+    if (read_fields(root, "model", fields, network, err) < 0 ||
+        json_member(root, "model", &object) < 0 || json_iterate(object, &i) < 0)
+        return -1;
+    while (json_next(&i, &name, &length, &value)) {
+        const struct field *field = fields;
+
+        while (field->name && strcmp(field->name, name) != 0)
+            field++;
+        if (!field->name)
+            return error_set(err,
+                             "its model has a property that this program does not know, %.60s; use "
+                             "the version of megatron that saved it",
+                             name);
+    }
+    return 0;
+}
+
 static int read_root(struct checkpoint_index *index, struct json_value root, struct error *err)
 {
-    struct field model_fields[NETWORK_PROPERTIES + 1];
     char format[32] = "";
     int64_t version = 0, arrays = 0;
 
@@ -311,11 +338,10 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
     if (read_number(root, "arrays", 3, &arrays) < 0 || (arrays != 1 && arrays != 3))
         return error_set(err, "\"arrays\" must be 1 or 3");
     index->arrays = (int)arrays;
-    index_model_fields(model_fields);
     if (read_fields(root, "progress", progress_fields, &index->progress, err) < 0 ||
         read_fields(root, "state", state_fields, &index->state, err) < 0 ||
         read_fields(root, "schedule", index_rule_fields, &index->rules, err) < 0 ||
-        read_fields(root, "model", model_fields, &index->model.network, err) < 0 ||
+        read_network(&index->model.network, root, err) < 0 ||
         read_fields(root, "layout", layout_fields, &index->layout, err) < 0)
         return -1;
     if (index->progress.iteration < 0 || index->progress.consumed < 0 ||

@@ -30,6 +30,7 @@ const struct field index_rule_fields[] = {
     {0},
 };
 
+/* A checkpoint that was saved before there was a property has its default. */
 void index_model_fields(struct field fields[NETWORK_PROPERTIES + 1])
 {
     static const enum field_type types[] = {
@@ -38,7 +39,7 @@ void index_model_fields(struct field fields[NETWORK_PROPERTIES + 1])
     for (int i = 0; i < NETWORK_PROPERTIES; i++) {
         const struct network_property *p = &network_properties[i];
 
-        fields[i] = (struct field){p->name, types[p->type], p->offset, p->loose};
+        fields[i] = (struct field){p->name, types[p->type], p->offset, p->loose, .optional = 1};
     }
     fields[NETWORK_PROPERTIES] = (struct field){0};
 }

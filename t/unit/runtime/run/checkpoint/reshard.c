@@ -382,6 +382,7 @@ static void test_hostile(void)
         {"no key heads", "\"num-query-groups\": 4", "\"num-query-groups\": 0"},
         {"progress below 0", "\"iteration\": 0", "\"iteration\": -1"},
         {"a member missing", "\"adam_step\"", "\"adam_stop\""},
+        {"a property of a later version", "\"clip-qkv\"", "\"clip-value\""},
     };
     struct layout two = {2, 1, 1, 1};
     struct model_config model = fitted(&gpt, &two, 1);
@@ -405,6 +406,18 @@ static void test_hostile(void)
         diag("%s", err.text);
         index_clear(&index);
         free(bad);
+    }
+    /* A checkpoint that was saved before there was a property. */
+    if (text) {
+        size_t new_size = 0;
+        char *old = changed(text, size, "\"clip-qkv\": 0, ", "", &new_size);
+
+        index.model.network.qkv_clip = 1;
+        ok(old && index_read(&index, old, new_size, "it", &err) == 0 &&
+               index.model.network.qkv_clip == 0,
+           "a property that is not there has its default");
+        index_clear(&index);
+        free(old);
     }
     free(text);
 }
