@@ -138,6 +138,7 @@ static int read_model(struct fairseq_source *s, int64_t heads, struct error *err
         matrix(s, "sentence_encoder.embed_positions", positions, err) < 0 ||
         matrix(s, "sentence_encoder.layers.0.fc1", fc1, err) < 0)
         return -1;
+    network_default(c);
     while (c->shape.layers < LAYERS_MOST &&
            find(s, "sentence_encoder.layers.%d.fc1", (int)c->shape.layers, "weight"))
         c->shape.layers++;
@@ -148,15 +149,7 @@ static int read_model(struct fairseq_source *s, int64_t heads, struct error *err
     c->positions = positions[0];
     c->position_offset = 2; /* after those of <s> and <pad>, which is token 1 */
     c->shape.sequence = c->positions - c->position_offset;
-    c->shape.rotary_base = 10000;
-    c->rotary_percent = 1;
-    c->rope_scaling = (struct rope_scaling){ROPE_PLAIN, 8, 1, 4, 8192, 0};
-    c->position = POSITION_LEARNED;
-    c->norm = NORM_LAYER;
-    c->epsilon = 1e-5;
-    c->tied = c->linear_bias = c->masked = c->post_norm = c->gelu_erf = 1;
-    c->hidden_dropout = c->attention_dropout = 0.1;
-    c->init_std = 0.02;
+    c->masked = c->post_norm = c->gelu_erf = 1;
     model_config_whole(&s->model);
     c->shape.family = network_family(c);
     if (c->shape.sequence < 1)

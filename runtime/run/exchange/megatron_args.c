@@ -32,6 +32,21 @@ static double real(const struct pickle_value *args, const char *name, double oth
     return value && value->type == PICKLE_REAL ? value->real : other;
 }
 
+/* The properties whose arguments have the same values here and there. */
+static void read_properties(const struct pickle_value *args, struct network *c)
+{
+    network_default(c);
+    for (const struct network_property *p = network_properties; p->name; p++) {
+        const struct pickle_value *value = pickle_member(args, p->megatron ? p->megatron : "");
+
+        if (p->type == PROPERTY_REAL)
+            network_set(c, p, real(args, p->megatron ? p->megatron : "", p->fallback));
+        else if (value && value->type == (p->type == PROPERTY_INT ? PICKLE_BOOL : PICKLE_INTEGER) &&
+                 value->integer >= 0 && value->integer <= INT32_MAX)
+            network_set(c, p, (double)value->integer);
+    }
+}
+
 static int flag(const struct pickle_value *args, const char *name, int other)
 {
     const struct pickle_value *value = pickle_member(args, name);
@@ -202,7 +217,6 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
             err,
             "its arguments contain no max_position_embeddings; save it with a newer Megatron-LM");
     c->shape.rotary_base = real(args, "rotary_base", 10000);
-    c->rotary_percent = real(args, "rotary_percent", 1);
     rotated = c->position == POSITION_ROPE
                   ? (int64_t)((double)c->shape.kv_channels * c->rotary_percent)
                   : 0;
@@ -246,8 +260,6 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
         shape_of(s, "mlp.up.weight", &fc1, &cols, err) < 0)
         return -1;
     rows *= s->tp;
-    s->model.network.swiglu = flag(args, "swiglu", 0);
-    s->model.network.layernorm_1p = flag(args, "apply_layernorm_1p", 0);
     m->layers = s->chunks * s->pp * s->chunk_layers;
     m->ffn_hidden = fc1 * s->tp / (s->model.network.swiglu ? 2 : 1);
     m->heads = heads_of(args, m->hidden);
@@ -332,10 +344,7 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
     const struct pickle_value *args = arguments_of(s);
     struct network *c = &s->model.network;
 
-    memset(c, 0, sizeof(*c));
-    c->shape.rotary_base = 10000;
-    c->rotary_percent = 1;
-    c->rope_scaling = (struct rope_scaling){ROPE_PLAIN, 8, 1, 4, 8192, 0};
+    read_properties(args, c);
     if (check_kind(args, err) < 0 || read_sizes(s, args, hints, err) < 0 ||
         read_positions(s, args, err) < 0 || read_version(s, err) < 0 ||
         megatron_check_tensors(s, err) < 0)
@@ -354,9 +363,6 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
      * arguments do not say whether they are tied. */
     c->tied =
         !flag(args, "untie_embeddings_and_output_weights", megatron_has_ours(s, "head.weight", 1));
-    c->hidden_dropout = real(args, "hidden_dropout", 0.1);
-    c->attention_dropout = real(args, "attention_dropout", 0.1);
-    c->init_std = real(args, "init_method_std", 0.02);
     model_config_whole(&s->model);
     describe(s, args);
     return 0;

@@ -17,8 +17,10 @@ static int find_foreign(const struct network *m, char *part, size_t size)
     if (m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_YARN)
         return snprintf(part, size, "YaRN");
     for (const struct network_property *p = network_properties; p->name; p++)
-        if (!p->megatron && network_describe(m, p, part, size))
-            return 1;
+        if (!p->megatron && network_value(m, p) != p->fallback)
+            return network_describe(m, p, part, size)
+                       ? 1
+                       : snprintf(part, size, "--%s", network_option(p));
     return 0;
 }
 
