@@ -3,6 +3,7 @@
  * the scores in memory, one sample at a time. */
 #include "cuda.h"
 #include "cuda_error.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -225,40 +226,43 @@ static int make_products(struct cuda_plan *plan, struct error *err)
     return 0;
 }
 
+/* Prepare a run of flash.h on the stream: the seed of dropout begins the workspace. Returns it. */
+static int64_t *begin_flash(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                            const struct step_state *state, uint32_t purpose,
+                            const int64_t *row_index)
+{
+    if (shape_of(plan)->dropout > 0)
+        kernel_draw_seed(stream->native, shape_of(plan), state, purpose, row_index, workspace);
+    cudnnSetStream(cuda_device_of(plan)->cudnn, stream->native);
+    return workspace;
+}
+
 static void flash_forward_work(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
                                const void *operands)
 {
     const struct attention_operands *o = operands;
-    struct cuda_device *device = cuda_device_of(plan);
-    struct attention *attention = plan->parts;
-    int64_t *seed = workspace;
+    const struct attention *attention = plan->parts;
+    int64_t *seed = begin_flash(plan, stream, workspace, o->state, o->purpose, o->row_index);
     struct flash_bounds bounds = {o->document_start, o->document_end};
     struct error err;
 
-    if (shape_of(plan)->dropout > 0)
-        kernel_draw_seed(stream->native, shape_of(plan), o->state, o->purpose, o->row_index, seed);
-    cudnnSetStream(device->cudnn, stream->native);
     if (flash_forward(attention->flash, o->q, o->k, o->v, o->out, o->lse, seed, bounds,
                       (char *)workspace + DEVICE_ALIGNMENT, &err))
-        cuda_fail_text(device, err.text);
+        cuda_fail_text(cuda_device_of(plan), err.text);
 }
 
 static void flash_backward_work(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
                                 const void *operands)
 {
     const struct attention_backward_operands *o = operands;
-    struct cuda_device *device = cuda_device_of(plan);
-    struct attention *attention = plan->parts;
-    int64_t *seed = workspace;
+    const struct attention *attention = plan->parts;
+    int64_t *seed = begin_flash(plan, stream, workspace, o->state, o->purpose, o->row_index);
     struct flash_bounds bounds = {o->document_start, o->document_end};
     struct error err;
 
-    if (shape_of(plan)->dropout > 0)
-        kernel_draw_seed(stream->native, shape_of(plan), o->state, o->purpose, o->row_index, seed);
-    cudnnSetStream(device->cudnn, stream->native);
     if (flash_backward(attention->flash, o->q, o->k, o->v, o->out, o->lse, o->dout, o->dq, o->dk,
                        o->dv, seed, bounds, (char *)workspace + DEVICE_ALIGNMENT, &err))
-        cuda_fail_text(device, err.text);
+        cuda_fail_text(cuda_device_of(plan), err.text);
 }
 
 static struct flash_strides strides(struct attention_stride from)
@@ -475,9 +479,7 @@ int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
                          "without document ends");
     if (type_size(s->type) == 1)
         return error_bug(err, "the CUDA device has no attention in fp8");
-    attention = calloc(1, sizeof(*attention));
-    if (!attention)
-        return error_set(err, "out of memory");
+    attention = xcalloc(1, sizeof(*attention));
     plan->parts = attention;
     plan->destroy = destroy;
     if (!is_plain(cuda_device_of(plan), s)) {

@@ -5,7 +5,9 @@
  * need one kind of graph, attention; and it chooses and caches plans itself, which tuning.h does
  * here for all kernels. The 400 lines below set descriptors, query the heuristic and run plans. */
 #include "cudnn_graph.h"
+#include "base/core/xmalloc.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,19 +339,10 @@ struct cudnn_graph *cudnn_graph_create(cudnnHandle_t handle, const char *name,
                                        struct error *err)
 {
     struct build build = {.name = name, .err = err};
-    struct cudnn_graph *graph = calloc(1, sizeof(*graph));
+    struct cudnn_graph *graph = xcalloc(1, sizeof(*graph));
     int result;
 
-    if (!graph) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
-    if (tensor_count > MAX_TENSORS) {
-        error_bug(err, "the graph of %s has %d tensors; at most %d are supported", name,
-                  tensor_count, MAX_TENSORS);
-        free(graph);
-        return NULL;
-    }
+    assert(tensor_count <= MAX_TENSORS);
     graph->handle = handle;
     graph->name = name;
     result = build_graph(&build, graph, tensors, tensor_count, operations, choice);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flash.h"
 #include "cuda_error.h"
+#include "base/core/xmalloc.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -19,11 +20,9 @@ static size_t align(size_t bytes)
 static int make_lengths(struct flash *flash, struct error *err)
 {
     size_t count = 2 * (size_t)flash->shape.batch;
-    int32_t *host = malloc(count * sizeof(*host));
+    int32_t *host = xcalloc(count, sizeof(*host));
     cudaError_t status;
 
-    if (!host)
-        return error_set(err, "out of memory");
     for (size_t i = 0; i < count; i++)
         host[i] = (int32_t)(i < count / 2 ? flash->shape.queries : flash->shape.keys);
     status = cudaMalloc((void **)&flash->lengths, count * sizeof(*host));
@@ -88,12 +87,8 @@ static int plan_ours(struct flash *flash, int backward, struct error *err)
 struct flash *flash_create(cudnnHandle_t handle, const struct flash_shape *shape, int backward,
                            int choice, struct error *err)
 {
-    struct flash *flash = calloc(1, sizeof(*flash));
+    struct flash *flash = xcalloc(1, sizeof(*flash));
 
-    if (!flash) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     flash->shape = *shape;
     flash->handle = handle;
     if (choice == FLASH_OURS ? plan_ours(flash, backward, err)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/core/xmalloc.h"
 #include "compare.h"
 #include "hopper_attention.h"
 
@@ -218,17 +219,17 @@ static int set_bounds(const struct scratch *s, const struct flash_shape *shape,
 {
     int64_t rows = shape->batch * shape->queries, third = shape->queries / 3 + 1;
     size_t bytes = (size_t)rows * sizeof(int32_t);
-    int32_t *bounds = malloc(2 * bytes);
-    int failed = !bounds;
+    int32_t *bounds = xmalloc(2 * bytes);
+    int failed = 0;
 
-    for (int64_t i = 0; i < rows && bounds; i++) {
+    for (int64_t i = 0; i < rows; i++) {
         bounds[i] = (int32_t)(i % shape->queries / third * third);
         bounds[rows + i] = (int32_t)(shape->keys - shape->keys / 4);
     }
-    if (bounds && shape->documents)
+    if (shape->documents)
         failed |= cudaMemcpyAsync(s->start, bounds, bytes, cudaMemcpyHostToDevice,
                                   device->gemm.stream) != cudaSuccess;
-    if (bounds && shape->ends)
+    if (shape->ends)
         failed |= cudaMemcpyAsync(s->end, bounds + rows, bytes, cudaMemcpyHostToDevice,
                                   device->gemm.stream) != cudaSuccess;
     failed |= cudaStreamSynchronize(device->gemm.stream) != cudaSuccess;
@@ -315,7 +316,7 @@ static int choose(const struct choice *choices, int count, struct cuda_device *d
     }
     if (provisional)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "%c", TUNING_PROVISIONAL);
-    tuning_put(device->gemm.tuning, key, text, NULL); /* if not, it is timed again next time */
+    tuning_put(device->gemm.tuning, key, text);
     return found;
 }
 
@@ -360,7 +361,7 @@ struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *s
     count = offer(choices, device, shape, backward, ours && !skipped, err);
     chosen = count > 0 ? choose(choices, count, device, shape, backward, key, skipped) : 0;
     if (ours && !device->gemm.broken)
-        tuning_untry(device->gemm.tuning, key, NULL); /* if nothing was remembered */
+        tuning_untry(device->gemm.tuning, key); /* if nothing was remembered */
     for (int i = 0; i < count; i++)
         if (i != chosen)
             flash_destroy(choices[i].flash);

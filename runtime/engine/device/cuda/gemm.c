@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gemm_private.h"
 #include "cuda_error.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -339,7 +340,9 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
         return 0;
     if (wanted > 1 && search(gemm, scratch, key, results, found, err))
         return -1;
-    return gemm->finalists_count > 0 ? 0 : gemm_remember(gemm, err);
+    if (gemm->finalists_count == 0)
+        gemm_remember(gemm);
+    return 0;
 }
 
 int gemm_finalists(const struct gemm *gemm)
@@ -362,7 +365,7 @@ void gemm_use(struct gemm *gemm, int finalist)
     gemm->algorithm = gemm->finalists[finalist].algorithm;
 }
 
-int gemm_remember(struct gemm *gemm, struct error *err)
+void gemm_remember(struct gemm *gemm)
 {
     static const char provisional[] = {TUNING_PROVISIONAL, '\0'};
     char key[GEMM_KEY], text[GEMM_ALGORITHM], value[sizeof(text) + sizeof(provisional)];
@@ -371,15 +374,15 @@ int gemm_remember(struct gemm *gemm, struct error *err)
     write_algorithm(&gemm->algorithm, text);
     snprintf(value, sizeof(value), "%s%s", text, gemm->provisional ? provisional : "");
     gemm->remembered = 1;
-    return tuning_put(gemm->context->tuning, key, value, err);
+    tuning_put(gemm->context->tuning, key, value);
 }
 
-int gemm_forget(struct gemm *gemm, struct error *err)
+void gemm_forget(struct gemm *gemm)
 {
     char key[GEMM_KEY];
 
     make_key(&gemm->shape, key);
-    return tuning_untry(gemm->context->tuning, key, err);
+    tuning_untry(gemm->context->tuning, key);
 }
 
 int gemm_is_remembered(const struct gemm *gemm)
@@ -400,12 +403,8 @@ static uint32_t usual_at_most(uint32_t alignment)
 struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *shape,
                          const struct gemm_operands *scratch, struct error *err)
 {
-    struct gemm *gemm = calloc(1, sizeof(*gemm));
+    struct gemm *gemm = xcalloc(1, sizeof(*gemm));
 
-    if (!gemm) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     gemm->context = context;
     gemm->shape = *shape;
     gemm->shape.alignment_a = usual_at_most(shape->alignment_a);

@@ -95,10 +95,10 @@ int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct e
 /* Is its algorithm among the tuning results, from before or since it was created? If not,
  * gemm_remember makes later runs use it, too. */
 int gemm_is_remembered(const struct gemm *gemm);
-int gemm_remember(struct gemm *gemm, struct error *err);
+void gemm_remember(struct gemm *gemm);
 
 /* Nothing was decided about it: later plans search again. */
-int gemm_forget(struct gemm *gemm, struct error *err);
+void gemm_forget(struct gemm *gemm);
 
 /* Were the neighbors of its algorithm not tried, or was nothing timed? */
 int gemm_is_provisional(const struct gemm *gemm);

@@ -2,6 +2,7 @@
 /* Linear layers: a product, with everything around it either in the library's epilogue or in our
  * own kernel; linear_choice.c decides which. */
 #include "cuda_error.h"
+#include "base/core/xmalloc.h"
 #include "hopper_linear.h"
 #include "linear_private.h"
 
@@ -346,9 +347,7 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
         return error_bug(
             err, "a gate needs an even number of outputs in the forward pass, and no bias in "
                  "the gradient");
-    linear = calloc(1, sizeof(*linear));
-    if (!linear)
-        return error_set(err, "out of memory");
+    linear = xcalloc(1, sizeof(*linear));
     plan->parts = linear;
     plan->destroy = destroy;
     return linear_choose(plan, linear, err);

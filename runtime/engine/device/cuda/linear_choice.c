@@ -117,14 +117,13 @@ static void make_key(const struct cuda_plan *plan, char *key, size_t size)
 }
 
 /* Remember the variant. The times of all that were timed follow, for people. */
-static int remember(struct cuda_plan *plan, const struct linear *linear, const char *notes,
-                    struct error *err)
+static void remember(struct cuda_plan *plan, const struct linear *linear, const char *notes)
 {
     char key[256], value[128];
 
     make_key(plan, key, sizeof(key));
     snprintf(value, sizeof(value), "%d%s", (int)linear->variant, notes);
-    return tuning_put(cuda_device_of(plan)->gemm.tuning, key, value, err);
+    tuning_put(cuda_device_of(plan)->gemm.tuning, key, value);
 }
 
 /* Contest ------------------------------------------------------------------------------------- */
@@ -205,7 +204,7 @@ static const struct timing_candidate *find_best(const struct contest *c, const s
 
 /* Remember the products of the variants that competed to the end, and let them run the best
  * algorithm. Also write down the times of all. */
-static int remember_products(const struct contest *c, char *times, size_t size, struct error *err)
+static void remember_products(const struct contest *c, char *times, size_t size)
 {
     const struct timing_candidate *winner = find_best(c, NULL);
 
@@ -219,12 +218,13 @@ static int remember_products(const struct contest *c, char *times, size_t size, 
                  best ? best->seconds * 1e6 : -1);
         if (!gemm || gemm_finalists(gemm) == 0)
             continue;
-        if (decided)
+        if (decided) {
             gemm_use(gemm, ((const struct trial *)best->argument)->finalist);
-        if ((decided ? gemm_remember(gemm, err) : gemm_forget(gemm, err)) < 0)
-            return -1;
+            gemm_remember(gemm);
+        } else {
+            gemm_forget(gemm);
+        }
     }
-    return 0;
 }
 
 /* Time and sort the candidates. Returns -1 with a sentence if none runs. */
@@ -257,10 +257,10 @@ static int take_fastest(struct cuda_plan *plan, struct linear *linear,
     }
     rc = hold_contest(&c, &cuda_device_of(plan)->gemm, err);
     plan->parts = linear; /* trials have changed it */
-    if (rc == 0)
-        rc = remember_products(&c, times, sizeof(times), err);
-    if (rc == 0)
+    if (rc == 0) {
+        remember_products(&c, times, sizeof(times));
         winner = ((struct trial *)find_best(&c, NULL)->argument)->linear;
+    }
     for (int i = 0; i < c.made_count; i++) {
         if (&c.made[i] == winner)
             *linear = c.made[i];
@@ -272,7 +272,8 @@ static int take_fastest(struct cuda_plan *plan, struct linear *linear,
     linear_set_work(plan, linear);
     if (provisional)
         snprintf(times + strlen(times), sizeof(times) - strlen(times), "%c", TUNING_PROVISIONAL);
-    return remember(plan, linear, times, err);
+    remember(plan, linear, times);
+    return 0;
 }
 
 /* Create the variant that was found earlier, with the product that it was found with. */
@@ -308,9 +309,11 @@ static int take_first(struct cuda_plan *plan, struct linear *linear, struct erro
 
     if (linear_make_variant(plan, SPLIT, linear, NULL, err) < 0)
         return -1;
-    if (!cuda_device_of(plan)->deterministic)
-        return 0;
-    return gemm_remember(linear->gemm, err) < 0 ? -1 : remember(plan, linear, untimed, err);
+    if (cuda_device_of(plan)->deterministic) {
+        gemm_remember(linear->gemm);
+        remember(plan, linear, untimed);
+    }
+    return 0;
 }
 
 int linear_choose(struct cuda_plan *plan, struct linear *linear, struct error *err)

@@ -274,7 +274,7 @@ int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err)
                                             ? kernel_column_sums_workspace(s->rows, s->in)
                                             : 0);
     /* Without memory for trials. The next deterministic run must choose the same. */
-    return timed || !device->deterministic || gemm_is_remembered(plan->parts)
-               ? 0
-               : gemm_remember(plan->parts, err);
+    if (!timed && device->deterministic && !gemm_is_remembered(plan->parts))
+        gemm_remember(plan->parts);
+    return 0;
 }

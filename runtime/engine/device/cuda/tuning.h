@@ -4,6 +4,7 @@
 #ifndef MEGATRON_TUNING_H
 #define MEGATRON_TUNING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "lib/error.h"
@@ -16,7 +17,7 @@ struct tuning;
 /* Read 'directory'/'name' if it exists; a file that cannot be read or parsed counts as empty.
  * 'directory' NULL: nothing is stored. For keys that are not there, values come from
  * 'shipped'/'name', a file that was installed with the program and is only read; 'shipped' NULL:
- * there is none. Returns NULL only if out of memory. */
+ * there is none. Caller must destroy. */
 struct tuning *tuning_open(const char *directory, const char *shipped, const char *name);
 
 /* Save nothing from now on. */
@@ -25,11 +26,11 @@ void tuning_read_only(struct tuning *tuning);
 /* Suffix of a provisional value: neighbors of its algorithm were not tried, or nothing was timed.
  */
 #define TUNING_PROVISIONAL '?'
-int tuning_is_provisional(const char *value);
+bool tuning_is_provisional(const char *value);
 
 /* The value of 'key', or NULL. Valid until the next of the calls below. */
 const char *tuning_get(struct tuning *tuning, const char *key);
-int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err);
+void tuning_put(struct tuning *tuning, const char *key, const char *value);
 
 /* Record in the file that 'key' is being tried, until tuning_put. Returns -1 if the file cannot be
  * written, or if it already had such a record when it was opened: another process died while it
@@ -38,10 +39,10 @@ int tuning_put(struct tuning *tuning, const char *key, const char *value, struct
 int tuning_try(struct tuning *tuning, const char *key);
 
 /* End such a record of this process without a value: nothing was chosen. */
-int tuning_untry(struct tuning *tuning, const char *key, struct error *err);
+void tuning_untry(struct tuning *tuning, const char *key);
 
 /* Everything that was got, put or taken by this process, as lines like those of the file, after one
- * that names the file. The caller frees it. NULL only if out of memory. */
+ * that names the file. The caller frees it. */
 char *tuning_text(const struct tuning *tuning);
 
 /* Replace what is known by such lines. With 'keep' the next save writes them to the file, whatever
