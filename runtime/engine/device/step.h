@@ -99,6 +99,7 @@ enum step_phase {
     STEP_END,   /* after the update: counters, loss scale, next learning rate */
     STEP_RESET, /* after a log line */
 };
+enum { STEP_PHASES = STEP_RESET + 1 };
 
 /* The share of the learning rate above its minimum in the decay of WSD. */
 STEP_FUNCTION double step_wsd(const struct step_rules *rules, double samples)

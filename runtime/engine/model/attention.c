@@ -127,31 +127,30 @@ double attention_scale(const struct model_config *config)
                : 1 / sqrt((double)config->network.shape.kv_channels);
 }
 
-static int upload_rotations(struct model *m, struct attention_common *common, struct error *err)
+static void upload_rotations(struct planner *p, struct model *m,
+                             const struct attention_common *common)
 {
     int64_t half = m->sizes.rotary / 2, count = m->config.network.positions * half;
     double magnitude = rotary_magnitude(&m->config.network, common->window), *turn;
     float *table;
-    int rc = 0;
 
     if (!common->rope || m->base)
-        return 0;
+        return;
     table = xcalloc((size_t)count, sizeof(*table));
     turn = xcalloc((size_t)half, sizeof(*turn));
     for (int64_t i = 0; i < half; i++)
         turn[i] = rotary_rotation(&m->config.network, common->window, m->sizes.rotary, i);
-    for (int which = 0; which < 2 && rc == 0; which++) {
+    for (int which = 0; which < 2; which++) {
         for (int64_t i = 0; i < count; i++) {
             double angle = (double)(i / half) * turn[i % half];
 
             table[i] = (float)(magnitude * (which ? sin(angle) : cos(angle)));
         }
-        rc = model_upload(m, which ? common->sine : common->cosine, table,
-                          (size_t)count * sizeof(*table), err);
+        model_upload(p, m, which ? common->sine : common->cosine, table,
+                     (size_t)count * sizeof(*table));
     }
     free(table);
     free(turn);
-    return rc;
 }
 
 static void plan_head_norm(struct planner *p, struct model *m, struct attention_common *common)
@@ -172,10 +171,10 @@ static void plan_head_norm(struct planner *p, struct model *m, struct attention_
 
     if (c->network.qk_norm == QK_NORM_NONE)
         return;
-    planner_make(p, &common->head_norm, &op);
+    common->head_norm = plan_make(p, &op);
     op.kind = OPERATION_HEAD_NORM_BACKWARD;
     if (trains(m))
-        planner_make(p, &common->head_norm_backward, &op);
+        common->head_norm_backward = plan_make(p, &op);
 }
 
 static void plan_clip(struct planner *p, struct model *m, struct attention_common *common)
@@ -187,18 +186,17 @@ static void plan_clip(struct planner *p, struct model *m, struct attention_commo
 
     if (!(c->network.qkv_clip > 0))
         return;
-    planner_make(p, &common->clip, &op);
+    common->clip = plan_make(p, &op);
     op.clip.backward = 1;
     if (trains(m))
-        planner_make(p, &common->clip_backward, &op);
+        common->clip_backward = plan_make(p, &op);
 }
 
-static int prepare(struct model *m, struct block *block, struct error *err)
+static void prepare(struct planner *p, struct model *m, struct block *block)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     struct attention_common *common = block->common;
-    struct planner p = {m->device, err, 0};
     const struct linear_spec qkv = {
         .block = block, .kind = LINEAR_QKV, .bias = c->network.linear_bias || c->network.qkv_bias};
     const struct linear_spec projection = {.block = block, .kind = LINEAR_PROJECTION};
@@ -208,34 +206,17 @@ static int prepare(struct model *m, struct block *block, struct error *err)
 
     common->window = block->window;
     /* First, because a device may make these plans while it makes the others. */
-    if ((trains(m) ? attention_softmax_prepare : attention_cache_prepare)(m, common, err) < 0)
-        return -1;
-    linear_plan(&p, m, &common->qkv, &qkv);
-    plan_head_norm(&p, m, common);
-    plan_clip(&p, m, common);
-    linear_plan(&p, m, &common->projection, &projection);
+    (trains(m) ? attention_softmax_prepare : attention_cache_prepare)(p, m, common);
+    linear_plan(p, m, &common->qkv, &qkv);
+    plan_head_norm(p, m, common);
+    plan_clip(p, m, common);
+    linear_plan(p, m, &common->projection, &projection);
     if (has_rope(&c->network, block))
-        planner_make(&p, &common->rope, &rope);
+        common->rope = plan_make(p, &rope);
     rope.rope.backward = 1;
     if (common->rope && trains(m))
-        planner_make(&p, &common->rope_backward, &rope);
-    return p.failed ? -1 : upload_rotations(m, common, err);
-}
-
-static void release(void *shared)
-{
-    struct attention_common *common = shared;
-
-    linear_release(&common->qkv);
-    linear_release(&common->projection);
-    plan_destroy(common->head_norm);
-    plan_destroy(common->head_norm_backward);
-    plan_destroy(common->clip);
-    plan_destroy(common->clip_backward);
-    plan_destroy(common->rope);
-    plan_destroy(common->rope_backward);
-    attention_softmax_release(common);
-    attention_cache_release(common);
+        common->rope_backward = plan_make(p, &rope);
+    upload_rotations(p, m, common);
 }
 
 static struct column_parallel qkv_of(struct pass *p, struct block *block)
@@ -355,7 +336,6 @@ const struct block_kind attention_block = {
     .lay_out = lay_out,
     .lay_out_common = lay_out_common,
     .prepare = prepare,
-    .release = release,
     .forward = forward,
     .recompute = recompute,
     .backward = backward,

@@ -56,12 +56,10 @@ double attention_scale(const struct model_config *config);
 /* attention_softmax.c */
 void attention_softmax_lay_out(struct model *m, struct attention_common *common,
                                struct arena *arena);
-int attention_softmax_prepare(struct model *m, struct attention_common *common, struct error *err);
-void attention_softmax_release(struct attention_common *common);
+void attention_softmax_prepare(struct planner *p, struct model *m, struct attention_common *common);
 void attention_softmax_backward(struct pass *pass, struct block *block);
 
 /* attention_cache.c */
-int attention_cache_prepare(struct model *m, struct attention_common *common, struct error *err);
-void attention_cache_release(struct attention_common *common);
+void attention_cache_prepare(struct planner *p, struct model *m, struct attention_common *common);
 
 #endif

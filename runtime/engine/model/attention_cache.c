@@ -31,13 +31,12 @@ static void attend(struct pass *p, struct block *block)
                   });
 }
 
-int attention_cache_prepare(struct model *m, struct attention_common *common, struct error *err)
+void attention_cache_prepare(struct planner *p, struct model *m, struct attention_common *common)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     const struct parallel *parallel = m->parallel;
     struct attention_cache *cache = &common->cache;
-    struct planner p = {m->device, err, 0};
     struct operation put = {.kind = OPERATION_GATHER_ROWS,
                             .gather_rows = {z->rows, z->kv, c->numerics.type, z->qkv, 0, 1}};
     struct operation op = {
@@ -65,21 +64,13 @@ int attention_cache_prepare(struct model *m, struct attention_common *common, st
     int64_t reach = FIRST_REACH;
 
     common->attend = attend;
-    planner_make(&p, &cache->put, &put);
+    cache->put = plan_make(p, &put);
     while (reach < z->sequence)
         reach *= 2;
     for (; cache->count < REACHES; reach *= 2) {
         op.attention.kv_rows = cache->reach[cache->count] = reach < z->cache ? reach : z->cache;
-        planner_make(&p, &cache->plans[cache->count++], &op);
+        cache->plans[cache->count++] = plan_make(p, &op);
         if (reach >= z->cache)
             break;
     }
-    return p.failed ? -1 : 0;
-}
-
-void attention_cache_release(struct attention_common *common)
-{
-    plan_destroy(common->cache.put);
-    for (int i = 0; i < common->cache.count; i++)
-        plan_destroy(common->cache.plans[i]);
 }

@@ -30,13 +30,12 @@ void attention_softmax_lay_out(struct model *m, struct attention_common *common,
     c->by_rank = arena_take(arena, all, sizeof(int32_t));
 }
 
-static int upload_orders(struct model *m, struct attention_context *c, struct error *err)
+static void upload_orders(struct planner *p, struct model *m, const struct attention_context *c)
 {
     const struct model_sizes *z = &m->sizes;
     int64_t all = z->rows * m->parallel->layout.cp, sequence = m->config.network.shape.sequence;
     struct zigzag split = zigzag_split(sequence, m->parallel->layout.cp);
     int32_t *order = xcalloc((size_t)all * 3, sizeof(*order));
-    int rc;
 
     for (int64_t i = 0; i < all; i++) {
         int64_t sample = i % z->rows / z->sequence;
@@ -46,21 +45,17 @@ static int upload_orders(struct model *m, struct attention_context *c, struct er
         order[all + sample * sequence + position] = (int32_t)i;
         order[2 * all + i] = (int32_t)(sample * sequence + position);
     }
-    rc = model_upload(m, c->identity, order, (size_t)z->rows * sizeof(*order), err);
-    if (rc == 0)
-        rc = model_upload(m, c->by_position, order + all, (size_t)all * sizeof(*order), err);
-    if (rc == 0)
-        rc = model_upload(m, c->by_rank, order + 2 * all, (size_t)all * sizeof(*order), err);
+    model_upload(p, m, c->identity, order, (size_t)z->rows * sizeof(*order));
+    model_upload(p, m, c->by_position, order + all, (size_t)all * sizeof(*order));
+    model_upload(p, m, c->by_rank, order + 2 * all, (size_t)all * sizeof(*order));
     free(order);
-    return rc;
 }
 
-static int prepare_context(struct model *m, struct attention_context *c, struct error *err)
+static void prepare_context(struct planner *p, struct model *m, struct attention_context *c)
 {
     const struct model_sizes *z = &m->sizes;
     enum device_type type = m->config.numerics.type;
     int64_t all = z->rows * m->parallel->layout.cp;
-    struct planner p = {m->device, err, 0};
     struct operation pack = {.kind = OPERATION_GATHER_ROWS,
                              .gather_rows = {z->rows, z->kv, type, z->qkv, 0, 0}};
     struct operation unpack = {.kind = OPERATION_GATHER_ROWS,
@@ -71,13 +66,13 @@ static int prepare_context(struct model *m, struct attention_context *c, struct 
     struct operation clear = {.kind = OPERATION_FILL, .fill = {all * z->kv, type, 0}};
 
     if (z->slices == 1)
-        return 0;
-    planner_make(&p, &c->pack, &pack);
-    planner_make(&p, &c->unpack, &unpack);
-    planner_make(&p, &c->order, &order);
-    planner_make(&p, &c->add, &add);
-    planner_make(&p, &c->clear, &clear);
-    return p.failed ? -1 : upload_orders(m, c, err);
+        return;
+    c->pack = plan_make(p, &pack);
+    c->unpack = plan_make(p, &unpack);
+    c->order = plan_make(p, &order);
+    c->add = plan_make(p, &add);
+    c->clear = plan_make(p, &clear);
+    upload_orders(p, m, c);
 }
 
 /* The attention of slice 'i' of this rank. */
@@ -229,42 +224,23 @@ void attention_softmax_backward(struct pass *p, struct block *block)
         scatter_dkv(m, common);
 }
 
-int attention_softmax_prepare(struct model *m, struct attention_common *common, struct error *err)
+void attention_softmax_prepare(struct planner *p, struct model *m, struct attention_common *common)
 {
-    struct planner p = {m->device, err, 0};
-
     common->attend = attend;
     for (int64_t i = 0; i < m->sizes.slices; i++) {
         struct operation op = {.kind = OPERATION_ATTENTION,
                                .attention = shape_of(m, common->window, i)};
 
-        planner_make(&p, &common->softmax[MODE_TRAIN][i], &op);
+        common->softmax[MODE_TRAIN][i] = plan_make(p, &op);
         op.kind = OPERATION_ATTENTION_BACKWARD;
-        planner_make(&p, &common->softmax_backward[i], &op);
+        common->softmax_backward[i] = plan_make(p, &op);
         op.kind = OPERATION_ATTENTION;
         if (op.attention.dropout > 0) {
             op.attention.dropout = 0;
-            planner_make(&p, &common->softmax[MODE_EVALUATE][i], &op);
+            common->softmax[MODE_EVALUATE][i] = plan_make(p, &op);
         } else { /* an equal plan: making one takes cuDNN a tenth of a second */
             common->softmax[MODE_EVALUATE][i] = common->softmax[MODE_TRAIN][i];
         }
     }
-    return p.failed ? -1 : prepare_context(m, &common->context, err);
-}
-
-void attention_softmax_release(struct attention_common *common)
-{
-    struct attention_context *c = &common->context;
-
-    for (int i = 0; i < 2; i++) {
-        if (common->softmax[MODE_EVALUATE][i] != common->softmax[MODE_TRAIN][i])
-            plan_destroy(common->softmax[MODE_EVALUATE][i]);
-        plan_destroy(common->softmax[MODE_TRAIN][i]);
-        plan_destroy(common->softmax_backward[i]);
-    }
-    plan_destroy(c->pack);
-    plan_destroy(c->unpack);
-    plan_destroy(c->order);
-    plan_destroy(c->add);
-    plan_destroy(c->clear);
+    prepare_context(p, m, &common->context);
 }

@@ -20,6 +20,7 @@ struct arena;
 struct builder;
 struct model;
 struct pass;
+struct planner;
 
 /* Passes whose plans differ. A model that generates has plans of MODE_EVALUATE only. */
 enum mode { MODE_TRAIN, MODE_EVALUATE, MODES };
@@ -86,8 +87,7 @@ struct block_kind {
     void (*lay_out_common)(struct model *m, struct block *block, struct arena *arena);
 
     /* Create the plans for all modes of the model and fill tables in device memory. */
-    int (*prepare)(struct model *m, struct block *block, struct error *err);
-    void (*release)(void *common);
+    void (*prepare)(struct planner *planner, struct model *m, struct block *block);
 
     void (*forward)(struct pass *pass, struct block *block);
     /* Compute again what the block of a recomputed layer did not keep. NULL: nothing. */

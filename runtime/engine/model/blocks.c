@@ -72,10 +72,14 @@ void model_create_commons(struct model *m)
 
 int model_prepare_blocks(struct model *m, struct error *err)
 {
+    struct planner p = {.plans = &m->plans, .err = err};
+
+    m->plans.device = m->device;
     for (int i = 0; i < m->common_count; i++) {
         struct block *block = m->commons[i].block;
 
-        if (block->kind->prepare(m, block, err) < 0)
+        block->kind->prepare(&p, m, block);
+        if (p.failed)
             return error_prefix(err, "%s", block->kind->name);
     }
     return 0;
@@ -83,10 +87,9 @@ int model_prepare_blocks(struct model *m, struct error *err)
 
 void model_destroy_commons(struct model *m)
 {
-    for (int i = 0; i < m->common_count; i++) {
-        m->commons[i].block->kind->release(m->commons[i].shared);
+    plans_destroy(&m->plans);
+    for (int i = 0; i < m->common_count; i++)
         free(m->commons[i].shared);
-    }
     for (int i = 0; i < m->shared_count; i++)
         free(m->shared[i].memory);
     free(m->commons);

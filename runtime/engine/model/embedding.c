@@ -41,13 +41,12 @@ static void add_parameters(struct builder *b, struct block *block)
 
 /* With one tensor-parallel rank, one operation adds both tables. Otherwise the rows of words are
  * reduced and scattered first. A scale is that of the words only, which it multiplies before. */
-static int prepare_tables(struct model *m, struct block *block, struct error *err)
+static void prepare_tables(struct planner *p, struct model *m, struct block *block)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     const struct parallel *parallel = m->parallel;
     struct embedding_common *common = block->common;
-    struct planner p = {m->device, err, 0};
     int learned = block->tensors[POSITION] >= 0;
     int fused = learned && parallel->layout.tp == 1 && !common->scale;
     int64_t first = range_tensor(&parallel->layout, &parallel->at, c->padded_vocabulary).first;
@@ -61,22 +60,21 @@ static int prepare_tables(struct model *m, struct block *block, struct error *er
                                    .embedding = {z->part_rows, z->hidden, 0, c->network.token_types,
                                                  c->numerics.type, 0, 1, TYPE_FP32}};
 
-    planner_make(&p, &common->word, &word);
+    common->word = plan_make(p, &word);
     if (learned && !fused)
-        planner_make(&p, &common->position, &position);
+        common->position = plan_make(p, &position);
     if (c->network.token_types > 0)
-        planner_make(&p, &common->token_type, &token_type);
+        common->token_type = plan_make(p, &token_type);
     if (!trains(m))
-        return p.failed ? -1 : 0;
+        return;
     word.kind = position.kind = token_type.kind = OPERATION_EMBEDDING_BACKWARD;
     word.embedding.gradient = position.embedding.gradient = token_type.embedding.gradient =
         c->numerics.gradient_type;
-    planner_make(&p, &common->word_backward, &word);
+    common->word_backward = plan_make(p, &word);
     if (learned)
-        planner_make(&p, &common->position_backward, &position);
+        common->position_backward = plan_make(p, &position);
     if (c->network.token_types > 0)
-        planner_make(&p, &common->token_type_backward, &token_type);
-    return p.failed ? -1 : 0;
+        common->token_type_backward = plan_make(p, &token_type);
 }
 
 /* The scale in the precision of the embeddings, as models with a scale (Gemma) are trained. */
@@ -91,31 +89,17 @@ static double scale_of(const struct model_config *c)
     return ldexp(rint(fraction * bits) / bits, exponent);
 }
 
-static int prepare(struct model *m, struct block *block, struct error *err)
+static void prepare(struct planner *p, struct model *m, struct block *block)
 {
     const struct model_config *c = &m->config;
     struct embedding_common *common = block->common;
-    struct planner p = {m->device, err, 0};
     struct operation scale = {
         .kind = OPERATION_SCALE,
         .scale = {m->sizes.part_rows * m->sizes.hidden, c->numerics.type, scale_of(c)}};
 
     if (c->network.embedding_scale > 0)
-        planner_make(&p, &common->scale, &scale);
-    return p.failed ? -1 : prepare_tables(m, block, err);
-}
-
-static void release(void *shared)
-{
-    struct embedding_common *common = shared;
-
-    plan_destroy(common->word);
-    plan_destroy(common->word_backward);
-    plan_destroy(common->position);
-    plan_destroy(common->position_backward);
-    plan_destroy(common->token_type);
-    plan_destroy(common->token_type_backward);
-    plan_destroy(common->scale);
+        common->scale = plan_make(p, &scale);
+    prepare_tables(p, m, block);
 }
 
 /* scratch.x (P, h) = embeddings of this rank's rows. */
@@ -184,7 +168,6 @@ const struct block_kind embedding_block = {
     .common_size = sizeof(struct embedding_common),
     .add_parameters = add_parameters,
     .prepare = prepare,
-    .release = release,
     .forward = forward,
     .backward = backward,
 };

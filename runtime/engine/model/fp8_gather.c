@@ -34,63 +34,43 @@ void fp8_gather_lay_out(struct model *m, struct arena *arena)
         }
 }
 
-static struct device_plan *plan_squares(struct model *m, const struct fp8_weight *w, int64_t first,
-                                        int64_t count, struct error *err)
+/* Elements first .. first + count - 1 of a weight. */
+static struct operation squares_operation(const struct fp8_weight *w, int64_t first, int64_t count)
 {
-    struct operation op = {.kind = OPERATION_QUANTIZE_SQUARES,
-                           .quantize_squares = {w->out, w->in, first, count}};
-
-    return plan_create(m->device, &op, err);
+    return (struct operation){.kind = OPERATION_QUANTIZE_SQUARES,
+                              .quantize_squares = {w->out, w->in, first, count}};
 }
 
-static int prepare_squares(struct model *m, struct error *err)
+void fp8_gather_prepare(struct planner *p, struct model *m)
 {
     struct fp8_layers *f = &m->fp8;
-    struct operation op = {.kind = OPERATION_FILL, .fill = {f->square_count, TYPE_FP32, 0}};
-
-    for (int i = 0; i < m->parameters.tensor_count; i++) {
-        struct fp8_weight *w = &f->weights[i];
-
-        if (!w->gathered)
-            continue;
-        w->whole = plan_squares(m, w, 0, w->out * w->in, err);
-        if (!w->whole)
-            return -1;
-    }
-    if (f->square_count == 0)
-        return 0;
-    f->clear_squares = plan_create(m->device, &op, err);
-    return f->clear_squares ? 0 : -1;
-}
-
-int fp8_gather_prepare(struct model *m, struct error *err)
-{
-    struct fp8_layers *f = &m->fp8;
-    struct operation op = {.kind = OPERATION_WEIGHT_SCALES,
-                           .weight_scales = {f->rules.count, INVERSE_STRIDE, f->rules.margin}};
+    struct operation scales = {.kind = OPERATION_WEIGHT_SCALES,
+                               .weight_scales = {f->rules.count, INVERSE_STRIDE, f->rules.margin}};
+    struct operation clear = {.kind = OPERATION_FILL, .fill = {f->square_count, TYPE_FP32, 0}};
 
     if (!m->config.numerics.fp8.gather)
-        return 0;
-    if (f->rules.blocks)
-        return prepare_squares(m, err);
-    f->weight_scales = plan_create(m->device, &op, err);
-    return f->weight_scales ? fp8_clear(m, f->used, f->rules.count, err) : -1;
-}
+        return;
+    if (!f->rules.blocks) {
+        f->weight_scales = plan_make(p, &scales);
+        return;
+    }
+    for (int i = 0; i < m->parameters.tensor_count; i++) {
+        struct fp8_weight *w = &f->weights[i];
+        struct operation whole = squares_operation(w, 0, w->out * w->in);
 
-void fp8_gather_destroy(struct model *m)
-{
-    plan_destroy(m->fp8.weight_scales);
-    plan_destroy(m->fp8.clear_squares);
-    for (int i = 0; m->fp8.weights && i < m->parameters.tensor_count; i++)
-        plan_destroy(m->fp8.weights[i].whole);
+        if (w->gathered)
+            w->whole = plan_make(p, &whole);
+    }
+    if (f->square_count > 0)
+        f->clear_squares = plan_make(p, &clear);
 }
 
 /* --- Parts of weights ------------------------------------------------------------------------- */
 
 /* A cast with one scale takes any matrix of these elements: wide rows if whole groups of four of
  * them result. */
-struct device_plan *model_plan_cast(struct model *m, int tensor, int64_t first, int64_t count,
-                                    struct error *err)
+struct device_plan *model_plan_cast(struct planner *p, const struct model *m, int tensor,
+                                    int64_t first, int64_t count)
 {
     int64_t cols = count % 256 == 0 ? 64 : 32;
     struct operation op = {
@@ -98,8 +78,8 @@ struct device_plan *model_plan_cast(struct model *m, int tensor, int64_t first, 
         .quantize = {.rows = count / cols, .cols = cols, .from = TYPE_FP32, .to = TYPE_E4M3}};
 
     if (m->fp8.rules.blocks)
-        return plan_squares(m, &m->fp8.weights[tensor], first, count, err);
-    return plan_create(m->device, &op, err);
+        op = squares_operation(&m->fp8.weights[tensor], first, count);
+    return plan_make(p, &op);
 }
 
 void model_cast(struct model *m, struct device_plan *plan, int tensor, int64_t first,
@@ -182,20 +162,13 @@ static int adopt(struct model *m, int tensor, const float *x, struct error *err)
                                         .from = TYPE_FP32,
                                         .to = TYPE_E4M3,
                                         .margin = f->rules.margin}};
-    struct device_plan *plan = plan_create(m->device, &op, err);
-    int rc;
+    struct quantize_operands operands = {.x = x,
+                                         .rows = weight(m, tensor),
+                                         .scale = fp8_scales(f) + entry,
+                                         .amax = f->amax + entry,
+                                         .inverse = f->inverse + entry * INVERSE_STRIDE};
 
-    if (!plan)
-        return -1;
-    run_quantize(plan, compute(m),
-                 &(struct quantize_operands){.x = x,
-                                             .rows = weight(m, tensor),
-                                             .scale = fp8_scales(f) + entry,
-                                             .amax = f->amax + entry,
-                                             .inverse = f->inverse + entry * INVERSE_STRIDE});
-    rc = device_stream_wait(compute(m), 600, err);
-    plan_destroy(plan);
-    return rc;
+    return plan_run_once(compute(m), &op, &operands, sizeof(operands), err);
 }
 
 int fp8_gather_adopt(struct model *m, struct error *err)
@@ -204,8 +177,8 @@ int fp8_gather_adopt(struct model *m, struct error *err)
 
     if (!m->config.numerics.fp8.gather)
         return 0;
-    if (fp8_clear(m, f->amax, f->rules.count, err) < 0 ||
-        fp8_clear(m, f->squares, f->square_count, err) < 0)
+    if (model_clear(m, f->amax, f->rules.count, TYPE_FP32, err) < 0 ||
+        model_clear(m, f->squares, f->square_count, TYPE_FP32, err) < 0)
         return -1;
     for (int i = 0; i < m->parameters.tensor_count; i++) {
         const float *x = model_facts(m).start_weights + m->parameters.tensors[i].offset;

@@ -176,41 +176,20 @@ void fp8_layers_lay_out(struct model *m, struct arena *arena)
         lay_out_weight(f, &f->weights[i], arena);
 }
 
-int fp8_clear(struct model *m, float *memory, int64_t count, struct error *err)
-{
-    struct operation op = {.kind = OPERATION_FILL, .fill = {count, TYPE_FP32, 0}};
-    struct device_plan *plan = count > 0 ? plan_create(m->device, &op, err) : NULL;
-    int rc;
-
-    if (count == 0)
-        return 0;
-    if (!plan)
-        return -1;
-    run_fill(plan, compute(m), &(struct fill_operands){memory});
-    rc = device_stream_wait(compute(m), 600, err);
-    plan_destroy(plan);
-    return rc;
-}
-
 int fp8_layers_prepare(struct model *m, struct error *err)
 {
+    struct planner p = {.plans = &m->plans, .err = err};
     struct fp8_layers *f = &m->fp8;
     struct operation op = {.kind = OPERATION_SCALING, .scaling = {f->rules}};
 
     if (!f->weights)
         return 0;
-    f->end = plan_create(m->device, &op, err);
-    return f->end && fp8_gather_prepare(m, err) == 0 &&
-                   fp8_clear(m, f->kept, fp8_layers_kept(&f->rules), err) == 0
-               ? fp8_clear(m, f->amax, f->rules.count, err)
-               : -1;
-}
-
-void fp8_layers_destroy(struct model *m)
-{
-    plan_destroy(m->fp8.end);
-    fp8_gather_destroy(m);
-    free(m->fp8.weights);
+    f->end = plan_make(&p, &op);
+    fp8_gather_prepare(&p, m);
+    return p.failed || model_clear(m, f->used, f->rules.count, TYPE_FP32, err) < 0 ||
+                   model_clear(m, f->kept, fp8_layers_kept(&f->rules), TYPE_FP32, err) < 0
+               ? -1
+               : model_clear(m, f->amax, f->rules.count, TYPE_FP32, err);
 }
 
 /* --- Casts ------------------------------------------------------------------------------------ */

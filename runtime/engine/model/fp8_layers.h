@@ -67,6 +67,7 @@ struct linear_forward_operands;
 struct linear_wgrad_operands;
 struct model;
 struct operand_scale;
+struct planner;
 
 /* A weight in fp8. */
 struct fp8_weight {
@@ -115,16 +116,11 @@ static inline float *fp8_scales(const struct fp8_layers *f)
 void fp8_layers_create(struct model *m);
 void fp8_layers_lay_out(struct model *m, struct arena *arena);
 int fp8_layers_prepare(struct model *m, struct error *err);
-void fp8_layers_destroy(struct model *m);
-
-/* Set floats in device memory to 0; waits. */
-int fp8_clear(struct model *m, float *memory, int64_t count, struct error *err);
 
 /* fp8_gather.c: the same for weights that are kept in fp8; and cast them all from
  * start_weights, which waits. */
 void fp8_gather_lay_out(struct model *m, struct arena *arena);
-int fp8_gather_prepare(struct model *m, struct error *err);
-void fp8_gather_destroy(struct model *m);
+void fp8_gather_prepare(struct planner *planner, struct model *m);
 int fp8_gather_adopt(struct model *m, struct error *err);
 
 /* An input whose cast is kept from the forward to the backward pass of a micro-batch. */

@@ -112,12 +112,11 @@ static void run_logits(struct pass *p, struct block *block)
     cap(m, common);
 }
 
-static int prepare(struct model *m, struct block *block, struct error *err)
+static void prepare(struct planner *p, struct model *m, struct block *block)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     struct head_common *common = block->common;
-    struct planner p = {m->device, err, 0};
     const struct linear_spec linear = {
         .rows = z->head_rows, .in = z->hidden, .out = z->vocabulary, .head = 1};
     struct operation gather = {.kind = OPERATION_GATHER_ROWS,
@@ -127,25 +126,14 @@ static int prepare(struct model *m, struct block *block, struct error *err)
         .softcap = {z->head_rows * z->vocabulary, c->numerics.type, c->network.logit_softcap}};
 
     common->run = trains(m) ? run_head : run_logits;
-    linear_plan(&p, m, &common->linear, &linear);
+    linear_plan(p, m, &common->linear, &linear);
     if (c->network.logit_softcap > 0)
-        planner_make(&p, &common->softcap, &softcap);
+        common->softcap = plan_make(p, &softcap);
     if (!trains(m)) {
-        planner_make(&p, &common->gather, &gather);
-        return p.failed ? -1 : 0;
+        common->gather = plan_make(p, &gather);
+        return;
     }
-    vocabulary_loss_plan(&p, m, &common->loss);
-    return p.failed ? -1 : 0;
-}
-
-static void release(void *shared)
-{
-    struct head_common *common = shared;
-
-    linear_release(&common->linear);
-    vocabulary_loss_release(&common->loss);
-    plan_destroy(common->gather);
-    plan_destroy(common->softcap);
+    vocabulary_loss_plan(p, m, &common->loss);
 }
 
 static void forward(struct pass *p, struct block *block)
@@ -168,7 +156,6 @@ const struct block_kind head_block = {
     .add_parameters = add_parameters,
     .lay_out_common = lay_out_common,
     .prepare = prepare,
-    .release = release,
     .forward = forward,
     .backward = backward,
 };

@@ -88,7 +88,7 @@ static void plan_casts(struct planner *planner, struct model *m, struct linear *
         op.quantize.from = TYPE_E4M3;
         op.quantize.part = SCALED_WHOLE;
     }
-    planner_make(planner, &linear->cast_weight, &op);
+    linear->cast_weight = plan_make(planner, &op);
     op.quantize.from = linear->input_cast ? TYPE_E4M3 : m->config.numerics.type;
     op.quantize.rows = spec->rows;
     op.quantize.part = rules->blocks ? SCALED_VECTORS : SCALED_WHOLE;
@@ -100,13 +100,13 @@ static void plan_casts(struct planner *planner, struct model *m, struct linear *
         op.quantize.source = gated ? QUANTIZE_GATE : QUANTIZE_ACTIVATION;
     if (in_cast && spec->kind == LINEAR_FC1)
         linear->gradient = gated ? QUANTIZE_GATE_GRADIENT : QUANTIZE_ACTIVATION_GRADIENT;
-    planner_make(planner, &linear->cast_input, &op);
+    linear->cast_input = plan_make(planner, &op);
     op.quantize.from = m->config.numerics.type;
     op.quantize.cols = spec->out;
     op.quantize.to = rules->hybrid ? TYPE_E5M2 : TYPE_E4M3;
     op.quantize.source = linear->gradient;
     op.quantize.bias = linear->wgrad_bias && linear->fp8 & PRODUCT_WGRAD;
-    planner_make(planner, &linear->cast_gradient, &op);
+    linear->cast_gradient = plan_make(planner, &op);
 }
 
 /* The types of a product, whose factors may be fp8. */
@@ -126,12 +126,13 @@ static struct linear_types types_of(const struct model *m, const struct linear *
     return types;
 }
 
-static void plan_product(struct planner *planner, struct device_plan **plan, const struct model *m,
-                         const struct linear *linear, struct operation op, int product)
+static struct device_plan *plan_product(struct planner *planner, const struct model *m,
+                                        const struct linear *linear, struct operation op,
+                                        int product)
 {
     op.linear.types = types_of(m, linear, product);
     op.linear.blocks = m->fp8.rules.blocks && linear->fp8 & product;
-    planner_make(planner, plan, &op);
+    return plan_make(planner, &op);
 }
 
 void linear_plan(struct planner *planner, struct model *m, struct linear *linear,
@@ -163,28 +164,18 @@ void linear_plan(struct planner *planner, struct model *m, struct linear *linear
     op.linear.bias = s.bias;
     op.linear.activation = activation;
     op.linear.save_pre = activation != ACTIVATION_NONE && trains(m);
-    plan_product(planner, &linear->forward, m, linear, op, PRODUCT_FORWARD);
+    linear->forward = plan_product(planner, m, linear, op, PRODUCT_FORWARD);
     if (!trains(m))
         return;
     op.kind = OPERATION_LINEAR_DGRAD;
     op.linear.activation = in_product ? s.before : ACTIVATION_NONE;
     op.linear.bias = s.before_bias && in_product && !is_gated(s.before);
     op.linear.save_pre = 0;
-    plan_product(planner, &linear->dgrad, m, linear, op, PRODUCT_DGRAD);
+    linear->dgrad = plan_product(planner, m, linear, op, PRODUCT_DGRAD);
     op.kind = OPERATION_LINEAR_WGRAD;
     op.linear.activation = ACTIVATION_NONE;
     op.linear.bias = linear->wgrad_bias && !(linear->fp8 & PRODUCT_WGRAD);
-    plan_product(planner, &linear->wgrad, m, linear, op, PRODUCT_WGRAD);
-}
-
-void linear_release(struct linear *linear)
-{
-    plan_destroy(linear->forward);
-    plan_destroy(linear->dgrad);
-    plan_destroy(linear->wgrad);
-    plan_destroy(linear->cast_input);
-    plan_destroy(linear->cast_weight);
-    plan_destroy(linear->cast_gradient);
+    linear->wgrad = plan_product(planner, m, linear, op, PRODUCT_WGRAD);
 }
 
 /* --- Products, with factors that are cast if they are fp8 --------------------------------------

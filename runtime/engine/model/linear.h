@@ -8,7 +8,7 @@
 #ifndef MEGATRON_LINEAR_H
 #define MEGATRON_LINEAR_H
 
-#include "planner.h"
+#include "model_private.h"
 
 #include <stdbool.h>
 
@@ -51,7 +51,6 @@ struct linear_spec {
 /* Create the plans; without gradients in a model that generates. */
 void linear_plan(struct planner *planner, struct model *m, struct linear *linear,
                  const struct linear_spec *spec);
-void linear_release(struct linear *linear);
 
 /* Choose who casts the output of a norm for the branch after it. */
 void linear_choose_cast(struct block *norm, const struct model_config *config,

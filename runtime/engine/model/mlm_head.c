@@ -101,10 +101,10 @@ static void plan_rows(struct planner *p, struct model *m, struct mlm_head_common
                                .gather_rows = {z->masked, z->hidden, type, 0, 0, 0}};
     struct operation clear = {.kind = OPERATION_FILL, .fill = {z->part_rows * z->hidden, type, 0}};
 
-    planner_make(p, &common->select, &select);
+    common->select = plan_make(p, &select);
     select.gather_rows.scatter = 1;
-    planner_make(p, &common->unselect, &select);
-    planner_make(p, &common->clear, &clear);
+    common->unselect = plan_make(p, &select);
+    common->clear = plan_make(p, &clear);
 }
 
 static void plan_transform(struct planner *p, struct model *m, struct mlm_head_common *common)
@@ -132,10 +132,10 @@ static void plan_transform(struct planner *p, struct model *m, struct mlm_head_c
                                             c->numerics.type, ACTIVATION_GELU_ERF, 1}};
 
     linear_plan(p, m, &common->dense, &dense);
-    planner_make(p, &common->norm, &norm);
+    common->norm = plan_make(p, &norm);
     norm.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
-    planner_make(p, &common->norm_backward, &norm);
-    planner_make(p, &common->gelu_backward, &gelu);
+    common->norm_backward = plan_make(p, &norm);
+    common->gelu_backward = plan_make(p, &gelu);
 }
 
 static void plan_loss(struct planner *p, struct model *m, struct mlm_head_common *common)
@@ -148,33 +148,15 @@ static void plan_loss(struct planner *p, struct model *m, struct mlm_head_common
     vocabulary_loss_plan(p, m, &common->loss);
 }
 
-static int prepare(struct model *m, struct block *block, struct error *err)
+static void prepare(struct planner *p, struct model *m, struct block *block)
 {
     struct mlm_head_common *common = block->common;
-    struct planner p = {m->device, err, 0};
 
-    plan_rows(&p, m, common);
-    plan_transform(&p, m, common);
-    plan_loss(&p, m, common);
+    plan_rows(p, m, common);
+    plan_transform(p, m, common);
+    plan_loss(p, m, common);
     if (m->sizes.binary)
-        pooler_plan(&p, m, &common->pooler);
-    return p.failed ? -1 : 0;
-}
-
-static void release(void *shared)
-{
-    struct mlm_head_common *common = shared;
-
-    linear_release(&common->dense);
-    linear_release(&common->decoder);
-    plan_destroy(common->select);
-    plan_destroy(common->unselect);
-    plan_destroy(common->clear);
-    plan_destroy(common->norm);
-    plan_destroy(common->norm_backward);
-    plan_destroy(common->gelu_backward);
-    vocabulary_loss_release(&common->loss);
-    pooler_release(&common->pooler);
+        pooler_plan(p, m, &common->pooler);
 }
 
 /* The selected rows, for the sequence-parallel collectives. */
@@ -336,7 +318,6 @@ const struct block_kind mlm_head_block = {
     .lay_out = lay_out,
     .lay_out_common = lay_out_common,
     .prepare = prepare,
-    .release = release,
     .forward = forward,
     .backward = backward,
 };

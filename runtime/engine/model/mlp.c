@@ -87,12 +87,11 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
             arena_take(arena, m->sizes.rows * m->sizes.ffn, type_size(m->config.numerics.type));
 }
 
-static int prepare(struct model *m, struct block *block, struct error *err)
+static void prepare(struct planner *p, struct model *m, struct block *block)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     struct mlp_common *common = block->common;
-    struct planner p = {m->device, err, 0};
     const struct linear_spec fc1 = {.block = block,
                                     .kind = LINEAR_FC1,
                                     .bias = c->network.linear_bias,
@@ -110,26 +109,14 @@ static int prepare(struct model *m, struct block *block, struct error *err)
         .activation = {z->rows * z->ffn, c->numerics.type, c->numerics.type, activation_of(c), 0}};
 
     common->at = linear_activation_at(m, block);
-    linear_plan(&p, m, &common->fc1, &fc1);
-    linear_plan(&p, m, &common->fc2, &fc2);
+    linear_plan(p, m, &common->fc1, &fc1);
+    linear_plan(p, m, &common->fc2, &fc2);
     if (common->at == ACTIVATION_APART)
-        planner_make(&p, &common->gate, &gate);
+        common->gate = plan_make(p, &gate);
     if (common->at == ACTIVATION_APART && trains(m))
-        planner_make(&p, &common->gate_backward, &gate_backward);
+        common->gate_backward = plan_make(p, &gate_backward);
     if (common->at != ACTIVATION_IN_CAST && c->recompute == RECOMPUTE_SELECTIVE)
-        planner_make(&p, &common->again, c->network.swiglu ? &gate : &activation);
-    return p.failed ? -1 : 0;
-}
-
-static void release(void *shared)
-{
-    struct mlp_common *common = shared;
-
-    linear_release(&common->fc1);
-    linear_release(&common->fc2);
-    plan_destroy(common->gate);
-    plan_destroy(common->gate_backward);
-    plan_destroy(common->again);
+        common->again = plan_make(p, c->network.swiglu ? &gate : &activation);
 }
 
 static struct column_parallel fc1_of(struct pass *p, struct block *block)
@@ -238,7 +225,6 @@ const struct block_kind mlp_block = {
     .lay_out = lay_out,
     .lay_out_common = lay_out_common,
     .prepare = prepare,
-    .release = release,
     .forward = forward,
     .recompute = recompute,
     .backward = backward,

@@ -102,18 +102,17 @@ void model_plan_memory(const struct model_config *config, const struct layout *l
     model_destroy(m);
 }
 
-int model_upload(struct model *m, void *to, const void *from, size_t bytes, struct error *err)
+void model_upload(struct planner *p, struct model *m, void *to, const void *from, size_t bytes)
 {
-    void *host = device_host_allocate(m->device, bytes, err);
-    int rc;
+    void *host = p->failed ? NULL : device_host_allocate(m->device, bytes, p->err);
 
+    p->failed = !host;
     if (!host)
-        return -1;
+        return;
     memcpy(host, from, bytes);
     device_copy(compute(m), to, host, bytes, COPY_TO_DEVICE);
-    rc = device_stream_wait(compute(m), 600, err);
+    p->failed = device_stream_wait(compute(m), 600, p->err) < 0;
     device_host_release(m->device, host);
-    return rc;
 }
 
 static int create_arenas(struct model *m, struct error *err)
@@ -135,22 +134,15 @@ static int create_arenas(struct model *m, struct error *err)
     return 0;
 }
 
-static int clear(struct model *m, void *memory, int64_t elements, enum device_type type,
-                 struct error *err)
+int model_clear(struct model *m, void *memory, int64_t elements, enum device_type type,
+                struct error *err)
 {
     struct operation op = {.kind = OPERATION_FILL, .fill = {elements, type, 0}};
-    struct device_plan *plan;
-    int rc;
+    struct fill_operands operands = {memory};
 
-    if (!memory || elements == 0)
-        return 0;
-    plan = plan_create(m->device, &op, err);
-    if (!plan)
-        return -1;
-    run_fill(plan, compute(m), &(struct fill_operands){memory});
-    rc = device_stream_wait(compute(m), 600, err);
-    plan_destroy(plan);
-    return rc;
+    return !memory || elements == 0
+               ? 0
+               : plan_run_once(compute(m), &op, &operands, sizeof(operands), err);
 }
 
 /* Padding between tensors is reduced and optimized with them: it must be 0 and stay 0. */
@@ -158,17 +150,18 @@ static int clear_arenas(struct model *m, struct error *err)
 {
     const struct parameters *p = &m->parameters;
 
-    if (clear(m, start_weights(m), p->elements, TYPE_FP32, err) < 0 ||
-        clear(m, m->vectors, p->vector_elements, TYPE_FP32, err) < 0)
+    if (model_clear(m, start_weights(m), p->elements, TYPE_FP32, err) < 0 ||
+        model_clear(m, m->vectors, p->vector_elements, TYPE_FP32, err) < 0)
         return -1;
-    return clear(m, m->weights, (int64_t)(p->weight_bytes / sizeof(float)), TYPE_FP32, err);
+    return model_clear(m, m->weights, (int64_t)(p->weight_bytes / sizeof(float)), TYPE_FP32, err);
 }
 
 int model_start(struct model *m, struct error *err)
 {
     if (!m->start_weights)
         return 0;
-    return clear(m, m->gradients, m->parameters.elements, m->config.numerics.gradient_type, err);
+    return model_clear(m, m->gradients, m->parameters.elements, m->config.numerics.gradient_type,
+                       err);
 }
 
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
@@ -192,7 +185,7 @@ void model_destroy(struct model *m)
         return;
     model_unregister(m);
     model_destroy_commons(m);
-    fp8_layers_destroy(m);
+    free(m->fp8.weights);
     if (!m->base)
         overlap_destroy(&m->overlap);
     if (m->device && !m->base) {
@@ -211,31 +204,22 @@ void model_destroy(struct model *m)
 static int initialize_one(struct model *m, const struct parameter *p, struct error *err)
 {
     int64_t rows = p->true_rows - p->first_row;
-    struct operation op = {.kind = OPERATION_FILL};
-    struct device_plan *plan;
     float *out = start_weights(m) + p->offset;
-    int rc;
+    struct normal_operands random = {out, m->config.seed, p->purpose};
+    struct fill_operands same = {out};
+    struct operation op = {.kind = OPERATION_FILL};
 
     rows = rows < 0 ? 0 : rows < p->rows ? rows : p->rows;
     if (rows == 0 || (p->deviation == 0 && p->start == 0))
         return 0;
     if (p->deviation == 0) {
         op.fill = (struct fill_shape){rows * p->cols, TYPE_FP32, p->start};
-    } else {
-        op.kind = OPERATION_NORMAL;
-        op.normal = (struct normal_shape){rows,         p->cols,     p->first_row,
-                                          p->first_col, p->all_cols, p->deviation};
+        return plan_run_once(compute(m), &op, &same, sizeof(same), err);
     }
-    plan = plan_create(m->device, &op, err);
-    if (!plan)
-        return -1;
-    if (p->deviation == 0)
-        run_fill(plan, compute(m), &(struct fill_operands){out});
-    else
-        run_normal(plan, compute(m), &(struct normal_operands){out, m->config.seed, p->purpose});
-    rc = device_stream_wait(compute(m), 600, err);
-    plan_destroy(plan);
-    return rc;
+    op.kind = OPERATION_NORMAL;
+    op.normal =
+        (struct normal_shape){rows, p->cols, p->first_row, p->first_col, p->all_cols, p->deviation};
+    return plan_run_once(compute(m), &op, &random, sizeof(random), err);
 }
 
 /* The weights of a bucket that is not in fp8. */
@@ -244,17 +228,10 @@ static int adopt_bucket(struct model *m, const struct bucket *bucket, struct err
     struct operation op = {
         .kind = OPERATION_CONVERT,
         .convert = {bucket->size, TYPE_FP32, m->config.numerics.type, m->config.numerics.half}};
-    struct device_plan *plan = plan_create(m->device, &op, err);
-    int rc;
+    struct convert_operands operands = {start_weights(m) + bucket->first,
+                                        m->weights + bucket->weights};
 
-    if (!plan)
-        return -1;
-    run_convert(
-        plan, compute(m),
-        &(struct convert_operands){start_weights(m) + bucket->first, m->weights + bucket->weights});
-    rc = device_stream_wait(compute(m), 600, err);
-    plan_destroy(plan);
-    return rc;
+    return plan_run_once(compute(m), &op, &operands, sizeof(operands), err);
 }
 
 int model_adopt(struct model *m, struct error *err)

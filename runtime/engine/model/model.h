@@ -65,6 +65,7 @@ struct model_memory {
 };
 
 struct model;
+struct planner;
 
 /* The memory of the rank at 'at', with 'slots' slots; the optimizer's is that of
  * optimizer_state_memory. Needs no device. */
@@ -156,8 +157,8 @@ void model_scaling_end(struct model *model);
  * model_weight_scales finds their scales. With casts_late these depend on the updated master
  * weights, whose amaxes (only_amax) all elements add first; it is then collective over the
  * data-parallel ranks. */
-struct device_plan *model_plan_cast(struct model *model, int tensor, int64_t first, int64_t count,
-                                    struct error *err);
+struct device_plan *model_plan_cast(struct planner *planner, const struct model *model, int tensor,
+                                    int64_t first, int64_t count);
 void model_cast(struct model *model, struct device_plan *plan, int tensor, int64_t first,
                 const float *master, int only_amax);
 void model_weight_scales(struct model *model);

@@ -6,6 +6,7 @@
 #include "block.h"
 #include "fp8_layers.h"
 #include "model.h"
+#include "engine/device/plans.h"
 #include "engine/parallel/overlap.h"
 
 /* Memory of a micro-batch between its forward and its backward pass through a chunk. Slot i of any
@@ -64,6 +65,7 @@ struct model {
     const struct parallel *parallel;
     struct device *device;
     struct parameters parameters;
+    struct plans plans;     /* of all blocks */
     struct overlap overlap; /* the compute stream, and collectives beside it */
     char *weights;
     char *gradients; /* config's type of gradients */
@@ -121,8 +123,13 @@ size_t model_lay_out(struct model *model, char *base);
 /* memory.c: the next 'elements' of 'size' bytes of an arena; NULL if it only counts. */
 void *arena_take(struct arena *arena, int64_t elements, size_t size);
 
-/* Copy a table to device memory and wait for it. */
-int model_upload(struct model *model, void *to, const void *from, size_t bytes, struct error *err);
+/* Copy a table to device memory and wait for it, unless the planner has failed. */
+void model_upload(struct planner *planner, struct model *model, void *to, const void *from,
+                  size_t bytes);
+
+/* Set elements in device memory to 0, and wait; nothing if there are none. */
+int model_clear(struct model *model, void *memory, int64_t elements, enum device_type type,
+                struct error *err);
 
 /* registered.c: before the memory goes. */
 void model_unregister(struct model *model);

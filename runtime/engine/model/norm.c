@@ -14,7 +14,7 @@
  * networks that normalize the output of branches only. The first block of a later chunk has no
  * branch to add; it takes what arrives from the chunk before. */
 #include "builder.h"
-#include "planner.h"
+#include "model_private.h"
 
 #include <stdbool.h>
 
@@ -170,7 +170,7 @@ static void fill_constants(struct planner *p, struct model *m, struct norm_commo
         struct operation op = {.kind = OPERATION_FILL,
                                .fill = {m->sizes.hidden, m->config.numerics.type, value}};
 
-        planner_make(p, &common->fill[value], &op);
+        common->fill[value] = plan_make(p, &op);
         if (!p->failed)
             run_fill(common->fill[value], compute(m),
                      &(struct fill_operands){value ? common->ones : common->zeros});
@@ -205,16 +205,16 @@ static float *norm_gradient(struct model *m, const struct block *block, int tens
 static void plan_stream(struct planner *p, struct stream_plans *plans, struct operation op,
                         const struct block *block)
 {
-    planner_make(p, &plans->plain, &op);
+    plans->plain = plan_make(p, &op);
     op.residual_norm.y_type = TYPE_E4M3;
     if (block->variant & HAS_CAST)
-        planner_make(p, &plans->cast, &op);
+        plans->cast = plan_make(p, &op);
 }
 
-static void plan_backward(struct planner *p, struct device_plan **plan, struct operation op)
+static struct device_plan *plan_backward(struct planner *p, struct operation op)
 {
     op.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
-    planner_make(p, plan, &op);
+    return plan_make(p, &op);
 }
 
 /* Plan the step, and the operations of some places that normalize or drop separately. */
@@ -250,24 +250,23 @@ static void plan_steps(struct planner *p, struct model *m, struct block *block)
 
     if (trains(m)) {
         plan_stream(p, &common->step[MODE_TRAIN], step, block);
-        plan_backward(p, parallel ? &common->add_backward : &common->backward, step);
+        *(parallel ? &common->add_backward : &common->backward) = plan_backward(p, step);
     }
     step.residual_norm.dropout = 0;
     plan_stream(p, &common->step[MODE_EVALUATE], step, block);
     if (normalizes && (parallel || c->recompute != RECOMPUTE_NONE))
         plan_stream(p, &common->normalize, normalize, block);
     if (parallel && trains(m))
-        plan_backward(p, &common->backward, normalize);
+        common->backward = plan_backward(p, normalize);
     if (embedding && c->network.hidden_dropout > 0) {
-        planner_make(p, &common->dropout, &dropout);
-        plan_backward(p, &common->dropout_backward, dropout);
+        common->dropout = plan_make(p, &dropout);
+        common->dropout_backward = plan_backward(p, dropout);
     }
 }
 
-static int prepare(struct model *m, struct block *block, struct error *err)
+static void prepare(struct planner *p, struct model *m, struct block *block)
 {
     struct norm_common *common = block->common;
-    struct planner p = {m->device, err, 0};
     struct operation add = {.kind = OPERATION_ADD,
                             .add = {m->sizes.part_rows * m->sizes.hidden, m->config.numerics.type}};
     struct operation cast = {.kind = OPERATION_QUANTIZE,
@@ -278,33 +277,12 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                           .margin = m->fp8.rules.margin}};
 
     if (has_constants(m, block))
-        fill_constants(&p, m, common);
+        fill_constants(p, m, common);
     if (block->variant & HAS_CAST)
-        planner_make(&p, &common->cast, &cast);
-    plan_steps(&p, m, block);
+        common->cast = plan_make(p, &cast);
+    plan_steps(p, m, block);
     if (trains(m) && (!(block->variant & HAS_NORM) || block->place == NORM_EMBEDDING))
-        planner_make(&p, &common->add, &add);
-    return p.failed ? -1 : 0;
-}
-
-static void release(void *shared)
-{
-    struct norm_common *common = shared;
-
-    for (int mode = 0; mode < MODES; mode++) {
-        plan_destroy(common->step[mode].plain);
-        plan_destroy(common->step[mode].cast);
-    }
-    plan_destroy(common->normalize.plain);
-    plan_destroy(common->normalize.cast);
-    plan_destroy(common->backward);
-    plan_destroy(common->add_backward);
-    plan_destroy(common->dropout);
-    plan_destroy(common->dropout_backward);
-    plan_destroy(common->cast);
-    plan_destroy(common->add);
-    plan_destroy(common->fill[0]);
-    plan_destroy(common->fill[1]);
+        common->add = plan_make(p, &add);
 }
 
 /* --- Passes ----------------------------------------------------------------------------------- */
@@ -512,7 +490,6 @@ const struct block_kind norm_block = {
     .lay_out = lay_out,
     .lay_out_common = lay_out_common,
     .prepare = prepare,
-    .release = release,
     .forward = forward,
     .recompute = recompute,
     .backward = backward,

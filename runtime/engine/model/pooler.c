@@ -50,14 +50,14 @@ static void plan_elements(struct planner *p, struct model *m, struct pooler *poo
         .kind = OPERATION_ACTIVATION,
         .activation = {z->samples * part_of(m), type, type, ACTIVATION_TANH, 0}};
 
-    planner_make(p, &pooler->select, &select);
+    pooler->select = plan_make(p, &select);
     select.gather_rows.scatter = 1;
-    planner_make(p, &pooler->unselect, &select);
-    planner_make(p, &pooler->add, &add);
-    planner_make(p, &pooler->clear_bias, &clear);
-    planner_make(p, &pooler->tanh, &tanh);
+    pooler->unselect = plan_make(p, &select);
+    pooler->add = plan_make(p, &add);
+    pooler->clear_bias = plan_make(p, &clear);
+    pooler->tanh = plan_make(p, &tanh);
     tanh.activation.backward = 1;
-    planner_make(p, &pooler->tanh_backward, &tanh);
+    pooler->tanh_backward = plan_make(p, &tanh);
 }
 
 void pooler_plan(struct planner *p, struct model *m, struct pooler *pooler)
@@ -80,23 +80,9 @@ void pooler_plan(struct planner *p, struct model *m, struct pooler *pooler)
     plan_elements(p, m, pooler);
     linear_plan(p, m, &pooler->dense, &dense);
     linear_plan(p, m, &pooler->classifier, &classifier);
-    planner_make(p, &pooler->finish[MODE_TRAIN], &loss);
+    pooler->finish[MODE_TRAIN] = plan_make(p, &loss);
     loss.cross_entropy.backward = 0;
-    planner_make(p, &pooler->finish[MODE_EVALUATE], &loss);
-}
-
-void pooler_release(struct pooler *pooler)
-{
-    linear_release(&pooler->dense);
-    linear_release(&pooler->classifier);
-    plan_destroy(pooler->select);
-    plan_destroy(pooler->unselect);
-    plan_destroy(pooler->add);
-    plan_destroy(pooler->clear_bias);
-    plan_destroy(pooler->tanh);
-    plan_destroy(pooler->tanh_backward);
-    plan_destroy(pooler->finish[MODE_TRAIN]);
-    plan_destroy(pooler->finish[MODE_EVALUATE]);
+    pooler->finish[MODE_EVALUATE] = plan_make(p, &loss);
 }
 
 /* Replace a matrix of one row per sample by its sum over the tensor-parallel ranks. */

@@ -24,7 +24,6 @@ struct pooler {
 void pooler_add_parameters(struct builder *builder, struct block *block, int *tensors);
 void pooler_lay_out(struct model *m, struct pooler *pooler, struct arena *arena);
 void pooler_plan(struct planner *planner, struct model *m, struct pooler *pooler);
-void pooler_release(struct pooler *pooler);
 
 /* Add the loss of the pairs; 'stream' is the output of the network. In training also compute the
  * gradients, and that of the first tokens to 'pair' (samples, h). */

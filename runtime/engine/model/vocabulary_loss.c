@@ -26,18 +26,11 @@ void vocabulary_loss_plan(struct planner *p, struct model *m, struct vocabulary_
                                              .backward = 1,
                                              .softcap = c->network.logit_softcap}};
 
-    planner_make(p, &loss->partial, &op);
+    loss->partial = plan_make(p, &op);
     op.kind = OPERATION_CROSS_ENTROPY_FINISH;
-    planner_make(p, &loss->finish[MODE_TRAIN], &op);
+    loss->finish[MODE_TRAIN] = plan_make(p, &op);
     op.cross_entropy.backward = 0;
-    planner_make(p, &loss->finish[MODE_EVALUATE], &op);
-}
-
-void vocabulary_loss_release(struct vocabulary_loss *loss)
-{
-    plan_destroy(loss->partial);
-    plan_destroy(loss->finish[MODE_TRAIN]);
-    plan_destroy(loss->finish[MODE_EVALUATE]);
+    loss->finish[MODE_EVALUATE] = plan_make(p, &op);
 }
 
 void vocabulary_loss_run(struct pass *p, const struct vocabulary_loss *loss, int64_t first)

@@ -4,7 +4,7 @@
 #ifndef MEGATRON_VOCABULARY_LOSS_H
 #define MEGATRON_VOCABULARY_LOSS_H
 
-#include "planner.h"
+#include "model_private.h"
 
 struct vocabulary_loss {
     struct device_plan *partial, *finish[MODES];
@@ -14,7 +14,6 @@ struct vocabulary_loss {
 
 void vocabulary_loss_lay_out(struct model *m, struct vocabulary_loss *loss, struct arena *arena);
 void vocabulary_loss_plan(struct planner *planner, struct model *m, struct vocabulary_loss *loss);
-void vocabulary_loss_release(struct vocabulary_loss *loss);
 
 /* Loss of the rows from 'first' on; in training the logits become their gradient. */
 void vocabulary_loss_run(struct pass *pass, const struct vocabulary_loss *loss, int64_t first);

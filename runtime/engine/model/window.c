@@ -8,9 +8,6 @@ int model_create_cache(struct model *m, struct error *err)
 {
     const struct model_sizes *z = &m->sizes;
     int64_t elements = z->layers * z->samples * z->cache * z->kv;
-    struct operation op = {.kind = OPERATION_FILL, .fill = {elements, m->config.numerics.type, 0}};
-    struct device_plan *plan;
-    int rc;
 
     if (elements == 0)
         return 0;
@@ -18,13 +15,7 @@ int model_create_cache(struct model *m, struct error *err)
         device_allocate(m->device, (size_t)elements * type_size(m->config.numerics.type), err);
     if (!m->cache)
         return error_prefix(err, "KV cache");
-    plan = plan_create(m->device, &op, err);
-    if (!plan)
-        return -1;
-    run_fill(plan, compute(m), &(struct fill_operands){m->cache});
-    rc = device_stream_wait(compute(m), 600, err);
-    plan_destroy(plan);
-    return rc;
+    return model_clear(m, m->cache, elements, m->config.numerics.type, err);
 }
 
 struct model *model_create_window(struct model *base, int64_t window, struct error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "muon.h"
 #include "base/core/xmalloc.h"
+#include "engine/device/plans.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct muon {
     float *gradients;
     int shard; /* number of this rank's shards */
     struct list list;
+    struct plans plans;
     char *memory;
     float *whole;                                    /* a matrix of all tensor-parallel ranks */
     float *parts;                                    /* their parts, if these are columns */
@@ -144,12 +146,8 @@ static void create_list(struct list *list, const struct muon_config *config,
 
 static void destroy_list(struct list *list)
 {
-    for (int i = 0; i < list->shape_count; i++) {
+    for (int i = 0; i < list->shape_count; i++)
         newton_schulz_destroy(list->shapes[i].newton_schulz);
-        plan_destroy(list->shapes[i].clear);
-        plan_destroy(list->shapes[i].insert);
-        plan_destroy(list->shapes[i].extract);
-    }
     free(list->matrices);
     free(list->shapes);
 }
@@ -255,23 +253,22 @@ static double scale_of(const struct muon_config *c, const struct shape *s)
     }
 }
 
-static int create_plans(struct muon *muon, struct shape *s, enum device_type type,
-                        struct error *err)
+static void create_plans(struct planner *p, const struct muon *muon, struct shape *s,
+                         enum device_type type)
 {
     struct operation clear = {.kind = OPERATION_FILL, .fill = {s->rows * s->cols, TYPE_FP32, 0}};
     struct operation move = {.kind = OPERATION_GATHER_ROWS,
                              .gather_rows = {s->rows, s->cols, TYPE_FP32, 0, s->all_cols, 0}};
 
-    s->newton_schulz = newton_schulz_create(muon->device, &muon->config.rule, s->all_rows,
-                                            s->all_cols, type, scale_of(&muon->config, s), err);
-    s->clear = s->newton_schulz ? plan_create(muon->device, &clear, err) : NULL;
-    if (!s->clear || s->cols == s->all_cols)
-        return s->clear ? 0 : -1;
-    s->insert = plan_create(muon->device, &move, err);
+    s->newton_schulz = newton_schulz_create(p, &muon->config.rule, s->all_rows, s->all_cols, type,
+                                            scale_of(&muon->config, s));
+    s->clear = plan_make(p, &clear);
+    if (s->cols == s->all_cols)
+        return;
+    s->insert = plan_make(p, &move);
     move.gather_rows.x_stride = s->all_cols;
     move.gather_rows.out_stride = 0;
-    s->extract = s->insert ? plan_create(muon->device, &move, err) : NULL;
-    return s->extract ? 0 : -1;
+    s->extract = plan_make(p, &move);
 }
 
 static void create_events(struct muon *muon)
@@ -291,6 +288,7 @@ static int create_all(struct muon *muon, struct device_stream *stream, struct er
 {
     enum device_type type =
         !muon->config.fp32 && device_supports(muon->device, TYPE_BF16) ? TYPE_BF16 : TYPE_FP32;
+    struct planner p = {.plans = &muon->plans, .err = err};
     struct sizes z;
 
     create_list(&muon->list, &muon->config, muon->parameters);
@@ -300,10 +298,9 @@ static int create_all(struct muon *muon, struct device_stream *stream, struct er
         return error_prefix(err, "optimizer");
     lay_out(muon, &z);
     for (int i = 0; i < muon->list.shape_count; i++)
-        if (create_plans(muon, &muon->list.shapes[i], type, err) < 0)
-            return -1;
+        create_plans(&p, muon, &muon->list.shapes[i], type);
     create_events(muon);
-    return fill_index(muon, z.rows, stream, err);
+    return p.failed ? -1 : fill_index(muon, z.rows, stream, err);
 }
 
 struct muon *muon_create(const struct muon_config *config, struct model *model,
@@ -315,7 +312,7 @@ struct muon *muon_create(const struct muon_config *config, struct model *model,
     muon->config = *config;
     muon->parameters = facts.parameters;
     muon->parallel = parallel;
-    muon->device = device;
+    muon->device = muon->plans.device = device;
     muon->gradients = facts.gradients;
     muon->shard = (int)shard_number(&parallel->layout, &parallel->at);
     if (create_all(muon, facts.stream, err) < 0) {
@@ -337,6 +334,7 @@ void muon_destroy(struct muon *muon)
     free(muon->arrived);
     free(muon->spread);
     destroy_list(&muon->list);
+    plans_destroy(&muon->plans);
     device_release(muon->device, muon->memory);
     free(muon);
 }

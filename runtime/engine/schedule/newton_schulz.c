@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "newton_schulz.h"
 #include "base/core/xmalloc.h"
+#include "engine/device/plans.h"
 
 #include <stdlib.h>
 
@@ -65,49 +66,39 @@ size_t newton_schulz_space(int64_t rows, int64_t cols, enum device_type type)
     return layout(NULL, rows, cols, type).bytes;
 }
 
-/* Create a plan unless an earlier one failed. */
-struct maker {
-    struct device *device;
-    struct error *err;
-    int failed;
-};
-
-static struct device_plan *make(struct maker *m, struct operation op)
+static struct device_plan *make(struct planner *p, struct operation op)
 {
-    struct device_plan *plan = m->failed ? NULL : plan_create(m->device, &op, m->err);
-
-    m->failed = !plan;
-    return plan;
+    return plan_make(p, &op);
 }
 
-static struct device_plan *make_product(struct maker *m, enum operation_kind kind, int64_t rows,
+static struct device_plan *make_product(struct planner *p, enum operation_kind kind, int64_t rows,
                                         int64_t in, int64_t out, enum device_type type)
 {
-    return make(m,
+    return make(p,
                 (struct operation){
                     .kind = kind,
                     .linear = {.rows = rows, .in = in, .out = out, .types = linear_types(type)}});
 }
 
-static struct device_plan *make_scale(struct maker *m, int64_t count, enum device_type type,
+static struct device_plan *make_scale(struct planner *p, int64_t count, enum device_type type,
                                       double factor)
 {
-    return make(m, (struct operation){.kind = OPERATION_SCALE, .scale = {count, type, factor}});
+    return make(p, (struct operation){.kind = OPERATION_SCALE, .scale = {count, type, factor}});
 }
 
-static struct device_plan *make_add(struct maker *m, int64_t count, enum device_type type)
+static struct device_plan *make_add(struct planner *p, int64_t count, enum device_type type)
 {
-    return make(m, (struct operation){.kind = OPERATION_ADD, .add = {count, type}});
+    return make(p, (struct operation){.kind = OPERATION_ADD, .add = {count, type}});
 }
 
-static struct device_plan *make_convert(struct maker *m, int64_t count, enum device_type from,
+static struct device_plan *make_convert(struct planner *p, int64_t count, enum device_type from,
                                         enum device_type to)
 {
-    return make(m, (struct operation){.kind = OPERATION_CONVERT,
+    return make(p, (struct operation){.kind = OPERATION_CONVERT,
                                       .convert = {.count = count, .from = from, .to = to}});
 }
 
-static void make_products(struct newton_schulz *ns, struct maker *m)
+static void make_products(struct newton_schulz *ns, struct planner *m)
 {
     int64_t side = ns->side, rows = ns->rows, cols = ns->cols;
     int tall = is_tall(rows, cols);
@@ -123,7 +114,7 @@ static void make_products(struct newton_schulz *ns, struct maker *m)
 }
 
 static void make_plans(struct newton_schulz *ns, const struct newton_schulz_rule *rule,
-                       double scale, struct maker *m)
+                       double scale, struct planner *m)
 {
     int64_t count = ns->rows * ns->cols, small = ns->side * ns->side;
 
@@ -145,13 +136,11 @@ static void make_plans(struct newton_schulz *ns, const struct newton_schulz_rule
                                           make_scale(m, small, ns->type, rule->coefficients[i][2])};
 }
 
-struct newton_schulz *newton_schulz_create(struct device *device,
+struct newton_schulz *newton_schulz_create(struct planner *planner,
                                            const struct newton_schulz_rule *rule, int64_t rows,
-                                           int64_t cols, enum device_type type, double scale,
-                                           struct error *err)
+                                           int64_t cols, enum device_type type, double scale)
 {
     struct newton_schulz *ns = xcalloc(1, sizeof(*ns));
-    struct maker m = {device, err, 0};
 
     ns->factors = xcalloc((size_t)rule->steps + 1, sizeof(*ns->factors));
     ns->rows = rows;
@@ -159,35 +148,14 @@ struct newton_schulz *newton_schulz_create(struct device *device,
     ns->side = is_tall(rows, cols) ? cols : rows;
     ns->type = type;
     ns->steps = rule->steps;
-    make_plans(ns, rule, scale, &m);
-    if (m.failed) {
-        newton_schulz_destroy(ns);
-        return NULL;
-    }
+    make_plans(ns, rule, scale, planner);
     return ns;
 }
 
 void newton_schulz_destroy(struct newton_schulz *ns)
 {
-    if (!ns)
-        return;
-    plan_destroy(ns->clear);
-    plan_destroy(ns->square_sum);
-    plan_destroy(ns->normalize);
-    plan_destroy(ns->gram);
-    plan_destroy(ns->gram_convert);
-    plan_destroy(ns->square);
-    plan_destroy(ns->product);
-    plan_destroy(ns->add_small);
-    plan_destroy(ns->add_large);
-    plan_destroy(ns->convert);
-    plan_destroy(ns->scale);
-    for (int i = 0; ns->factors && i < ns->steps; i++) {
-        plan_destroy(ns->factors[i].a);
-        plan_destroy(ns->factors[i].b);
-        plan_destroy(ns->factors[i].c);
-    }
-    free(ns->factors);
+    if (ns)
+        free(ns->factors);
     free(ns);
 }
 

@@ -18,13 +18,13 @@ struct newton_schulz_rule {
 };
 
 struct newton_schulz;
+struct planner;
 
-/* For matrices (rows, cols) with products in 'type', times 'scale' in the end. NULL with 'err' set.
- * Caller must destroy. */
-struct newton_schulz *newton_schulz_create(struct device *device,
+/* For matrices (rows, cols) with products in 'type', times 'scale' in the end; its plans are those
+ * of the planner. Caller must destroy. */
+struct newton_schulz *newton_schulz_create(struct planner *planner,
                                            const struct newton_schulz_rule *rule, int64_t rows,
-                                           int64_t cols, enum device_type type, double scale,
-                                           struct error *err);
+                                           int64_t cols, enum device_type type, double scale);
 void newton_schulz_destroy(struct newton_schulz *ns);
 
 /* Bytes of device memory that a run needs. */

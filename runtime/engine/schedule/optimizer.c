@@ -82,7 +82,7 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
     o->facts = model_facts(model);
     o->parameters = o->facts.parameters;
     o->parallel = parallel;
-    o->device = device;
+    o->device = o->plans.device = device;
     o->type = type;
     o->rank = shard_number(&parallel->layout, &parallel->at);
     o->stream = o->facts.stream;

@@ -11,38 +11,32 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
-static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t first,
-                       int64_t last, struct error *err)
+static void add_segment(struct planner *p, struct optimizer *o, const struct bucket *bucket,
+                        int64_t first, int64_t last)
 {
     struct operation op = {.kind = OPERATION_SQUARE_SUM,
                            .square_sum = {last - first, o->facts.gradient_type}};
     struct segment *segment = &o->segments[o->segment_count];
 
     if (last <= first)
-        return 0;
+        return;
     segment->first = first;
     segment->count = last - first;
     segment->shard_first = bucket->shard_first + first - shard_of(o, bucket).first;
-    segment->plan = plan_create(o->device, &op, err);
-    if (!segment->plan)
-        return -1;
+    segment->plan = plan_make(p, &op);
     o->segment_count++;
     if (op.square_sum.type != TYPE_FP32) {
         op.square_sum.type = TYPE_FP32;
-        segment->sum = plan_create(o->device, &op, err);
-        if (!segment->sum)
-            return -1;
+        segment->sum = plan_make(p, &op);
     }
-    if (o->type == TYPE_FP32 || !o->config.half)
-        return 0;
     op = (struct operation){.kind = OPERATION_CONVERT,
                             .convert = {segment->count, o->type, TYPE_FP32, 0}};
-    segment->widen = plan_create(o->device, &op, err);
-    return segment->widen ? 0 : -1;
+    if (o->type != TYPE_FP32 && o->config.half)
+        segment->widen = plan_make(p, &op);
 }
 
 /* Adjacent classes that count form one segment. */
-static int plan_segments(struct optimizer *o, const struct bucket *bucket, struct error *err)
+static void plan_segments(struct planner *p, struct optimizer *o, const struct bucket *bucket)
 {
     int64_t low = shard_of(o, bucket).first, high = low + shard_of(o, bucket).count, first = -1;
 
@@ -55,12 +49,10 @@ static int plan_segments(struct optimizer *o, const struct bucket *bucket, struc
         if (counted && first < 0)
             first = at;
         if (!counted && first >= 0) {
-            if (add_segment(o, bucket, first, at, err) < 0)
-                return -1;
+            add_segment(p, o, bucket, first, at);
             first = -1;
         }
     }
-    return 0;
 }
 
 static enum way way_of(const struct optimizer *o, int tensor)
@@ -107,86 +99,76 @@ static enum way way_until(const struct optimizer *o, int64_t at, int64_t *end)
     return way;
 }
 
-/* Muon's two operations on 'count' elements. */
-static int plan_muon(struct optimizer *o, struct update *update, int64_t count, struct error *err)
-{
-    struct operation op = {.kind = OPERATION_MUON,
-                           .muon = {count, MUON_MOMENTUM, o->config.muon.momentum,
-                                    o->config.muon.nesterov, TYPE_FP32}};
-
-    update->momentum = plan_create(o->device, &op, err);
-    op.muon.part = MUON_UPDATE;
-    op.muon.type = o->type;
-    update->plan = update->momentum ? plan_create(o->device, &op, err) : NULL;
-    return update->plan ? 0 : -1;
-}
-
 /* The weights in fp8 among elements first .. last - 1 of an update. */
-static int plan_slices(struct optimizer *o, struct update *update, int64_t first, int64_t last,
-                       struct error *err)
+static void plan_slices(struct planner *planner, struct optimizer *o, struct update *update,
+                        int64_t first, int64_t last)
 {
     const struct parameters *p = o->parameters;
 
     update->slice = o->slice_count;
-    if (p->buckets[update->bucket].type != TYPE_E4M3)
-        return 0;
-    for (int t = 0; t < p->tensor_count; t++) {
+    for (int t = 0; t < p->tensor_count && p->buckets[update->bucket].type == TYPE_E4M3; t++) {
         const struct tensor *tensor = &p->tensors[t];
         struct range own = range_intersect((struct range){first, last - first},
                                            (struct range){tensor->offset, tensor->elements});
         if (own.count == 0)
             continue;
         o->slices = xrealloc(o->slices, (size_t)o->slice_count + 1, sizeof(*o->slices));
-        o->slices[o->slice_count] = (struct slice){
-            .cast = model_plan_cast(o->model, t, own.first - tensor->offset, own.count, err),
+        o->slices[o->slice_count++] = (struct slice){
+            .cast = model_plan_cast(planner, o->model, t, own.first - tensor->offset, own.count),
             .tensor = t,
             .first = own.first - first,
             .inside = own.first - tensor->offset};
-        if (!o->slices[o->slice_count++].cast)
-            return -1;
         update->slices++;
     }
-    return 0;
 }
 
-static int plan_update(struct optimizer *o, int number, int64_t first, int64_t last, enum way way,
-                       struct error *err)
+static void plan_update(struct planner *p, struct optimizer *o, int number, int64_t first,
+                        int64_t last, enum way way)
 {
     const struct bucket *bucket = &o->parameters->buckets[number];
     const struct step_rules *rules = &o->config.rules;
-    int64_t decayed = o->config.decay_all
-                          ? last - first
-                          : clamp(bucket->first + bucket->decayed - first, 0, last - first);
-    struct operation op = {
+    int64_t count = last - first;
+    int64_t decayed =
+        o->config.decay_all ? count : clamp(bucket->first + bucket->decayed - first, 0, count);
+    struct operation adam = {
         .kind = OPERATION_ADAM,
-        .adam = {last - first, decayed, rules->beta1, rules->beta2, o->config.epsilon, o->type,
+        .adam = {count, decayed, rules->beta1, rules->beta2, o->config.epsilon, o->type,
                  rules->optimizer == OPTIMIZER_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAM,
                  way == WAY_DECOUPLED, o->config.half, o->facts.gradient_type, o->config.moment1,
                  o->config.moment2}};
+    struct operation muon = {.kind = OPERATION_MUON,
+                             .muon = {count, MUON_MOMENTUM, o->config.muon.momentum,
+                                      o->config.muon.nesterov, TYPE_FP32}};
     struct update *update = &o->updates[o->update_count++];
 
-    *update = (struct update){.way = way,
-                              .bucket = number,
-                              .first = first - shard_of(o, bucket).first,
-                              .count = last - first};
-    if (plan_slices(o, update, first, last, err) < 0)
-        return -1;
-    if (way == WAY_MUON)
-        return plan_muon(o, update, last - first, err);
-    update->plan = plan_create(o->device, &op, err);
-    return update->plan ? 0 : -1;
+    *update = (struct update){
+        .way = way, .bucket = number, .first = first - shard_of(o, bucket).first, .count = count};
+    plan_slices(p, o, update, first, last);
+    if (way != WAY_MUON) {
+        update->plan = plan_make(p, &adam);
+        return;
+    }
+    update->momentum = plan_make(p, &muon);
+    muon.muon.part = MUON_UPDATE;
+    muon.muon.type = o->type;
+    update->plan = plan_make(p, &muon);
+}
+
+/* Buffers of offloaded state. */
+static int64_t buffers_of(const struct optimizer *o)
+{
+    int64_t hosted = o->state.hosted;
+
+    return hosted > 0 ? hosted / offload_buffer_elements(hosted) : 0;
 }
 
 /* One update per bucket, or more if its tensors are updated in different ways. */
-static int plan_updates(struct optimizer *o, struct error *err)
+static void plan_updates(struct planner *p, struct optimizer *o)
 {
-    int64_t buffers =
-        o->state.hosted > 0 ? o->state.hosted / offload_buffer_elements(o->state.hosted) : 0;
-
     /* Each tensor begins and ends a range at most, and each buffer of offloaded state. */
-    o->updates = xcalloc(
-        (size_t)(2 * (o->parameters->tensor_count + o->parameters->bucket_count + buffers + 1)),
-        sizeof(*o->updates));
+    o->updates = xcalloc((size_t)(2 * (o->parameters->tensor_count + o->parameters->bucket_count +
+                                       buffers_of(o) + 1)),
+                         sizeof(*o->updates));
     for (int i = 0; i < o->parameters->bucket_count; i++) {
         struct range shard = shard_of(o, &o->parameters->buckets[i]);
         int64_t at = shard.first, last = shard.first + shard.count;
@@ -196,23 +178,18 @@ static int plan_updates(struct optimizer *o, struct error *err)
             int64_t end = at + optimizer_state_span(&o->state, own, last - at);
             enum way way = way_until(o, at, &end);
 
-            if (plan_update(o, i, at, end, way, err) < 0)
-                return -1;
+            plan_update(p, o, i, at, end, way);
             at = end;
         } while (at < last);
     }
-    return 0;
 }
 
 /* To sum up master weights, segments are cut into what is on the device at a time. */
-static int plan_sums(struct optimizer *o, struct error *err)
+static void plan_sums(struct planner *p, struct optimizer *o)
 {
-    int64_t buffers =
-        o->state.hosted > 0 ? o->state.hosted / offload_buffer_elements(o->state.hosted) : 0;
-
     if (o->state.hosted == 0 || !o->state.types.master)
-        return 0;
-    o->sums = xcalloc((size_t)(2 * (o->segment_count + buffers + 1)), sizeof(*o->sums));
+        return;
+    o->sums = xcalloc((size_t)(2 * (o->segment_count + buffers_of(o) + 1)), sizeof(*o->sums));
     for (int i = 0; i < o->segment_count; i++)
         for (int64_t at = 0; at < o->segments[i].count; at += o->sums[o->sum_count++].count) {
             struct segment *sum = &o->sums[o->sum_count];
@@ -222,15 +199,12 @@ static int plan_sums(struct optimizer *o, struct error *err)
             sum->count =
                 optimizer_state_span(&o->state, sum->shard_first, o->segments[i].count - at);
             op.square_sum.count = sum->count;
-            sum->plan = plan_create(o->device, &op, err);
-            if (!sum->plan)
-                return -1;
+            sum->plan = plan_make(p, &op);
         }
-    return 0;
 }
 
 /* Vectors are rounded into the arena if it is not fp32. */
-static int plan_rounding(struct optimizer *o, struct error *err)
+static void plan_rounding(struct planner *planner, struct optimizer *o)
 {
     const struct parameters *p = o->parameters;
 
@@ -241,61 +215,36 @@ static int plan_rounding(struct optimizer *o, struct error *err)
                                .convert = {bucket_vectors(&p->buckets[i]).count, TYPE_FP32,
                                            o->facts.gradient_type, 0}};
 
-        if (op.convert.count == 0)
-            continue;
-        o->round[i] = plan_create(o->device, &op, err);
-        if (!o->round[i])
-            return -1;
+        if (op.convert.count > 0)
+            o->round[i] = plan_make(planner, &op);
     }
-    return 0;
 }
 
 int optimizer_create_plans(struct optimizer *o, struct error *err)
 {
-    const struct parameters *p = o->parameters;
+    struct planner p = {.plans = &o->plans, .err = err};
+    int buckets = o->parameters->bucket_count;
 
-    if (plan_rounding(o, err) < 0)
-        return -1;
-    o->segments = xcalloc((size_t)(p->bucket_count * CLASS_COUNT), sizeof(*o->segments));
-    if (plan_updates(o, err) < 0)
-        return -1;
-    for (int i = 0; i < p->bucket_count; i++)
-        if (plan_segments(o, &p->buckets[i], err) < 0)
-            return -1;
-    if (plan_sums(o, err) < 0)
-        return -1;
-    for (int phase = 0; phase < 4; phase++) {
+    plan_rounding(&p, o);
+    plan_updates(&p, o);
+    o->segments = xcalloc((size_t)(buckets * CLASS_COUNT), sizeof(*o->segments));
+    for (int i = 0; i < buckets; i++)
+        plan_segments(&p, o, &o->parameters->buckets[i]);
+    plan_sums(&p, o);
+    for (int phase = 0; phase < STEP_PHASES; phase++) {
         struct operation op = {.kind = OPERATION_STEP,
                                .step = {o->config.rules, (enum step_phase)phase}};
 
-        o->phases[phase] = plan_create(o->device, &op, err);
-        if (!o->phases[phase])
-            return -1;
+        o->phases[phase] = plan_make(&p, &op);
     }
-    return 0;
+    return p.failed ? -1 : 0;
 }
 
 void optimizer_destroy_plans(struct optimizer *o)
 {
-    for (int i = 0; i < o->update_count; i++) {
-        plan_destroy(o->updates[i].plan);
-        plan_destroy(o->updates[i].momentum);
-    }
-    for (int i = 0; i < o->slice_count; i++)
-        plan_destroy(o->slices[i].cast);
+    plans_destroy(&o->plans);
     free(o->slices);
-    for (int i = 0; i < o->segment_count; i++) {
-        plan_destroy(o->segments[i].plan);
-        plan_destroy(o->segments[i].widen);
-        plan_destroy(o->segments[i].sum);
-    }
-    for (int i = 0; i < o->sum_count; i++)
-        plan_destroy(o->sums[i].plan);
     free(o->sums);
-    for (int i = 0; i < 4; i++)
-        plan_destroy(o->phases[i]);
-    for (int i = 0; o->round && i < o->parameters->bucket_count; i++)
-        plan_destroy(o->round[i]);
     free(o->round);
     free(o->rounded);
     free(o->updates);

@@ -3,6 +3,7 @@
 #ifndef MEGATRON_OPTIMIZER_PRIVATE_H
 #define MEGATRON_OPTIMIZER_PRIVATE_H
 
+#include "engine/device/plans.h"
 #include "optimizer.h"
 
 /* Consecutive elements of a shard whose squares count in the gradient norm. */
@@ -44,6 +45,7 @@ struct optimizer {
     const struct parameters *parameters;
     const struct parallel *parallel;
     struct device *device;
+    struct plans plans;
     enum device_type type;
     int64_t rank; /* number of this rank's shards */
     struct device_stream *stream, *reduce_stream;
@@ -60,7 +62,7 @@ struct optimizer {
     int slice_count;
     struct segment *segments;
     int segment_count;
-    struct device_plan *phases[4];
+    struct device_plan *phases[STEP_PHASES];
     struct muon *muon;    /* NULL: another optimizer */
     struct segment *sums; /* the segments in parts that are on the device; NULL: all of it is */
     int sum_count;

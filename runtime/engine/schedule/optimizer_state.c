@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "optimizer_state.h"
+#include "engine/device/plans.h"
 
 #include <string.h>
 
@@ -165,16 +166,11 @@ int optimizer_state_clear(struct optimizer_state *s, struct device_stream *strea
     size_t bytes = (size_t)(s->elements - s->hosted) * moment_bytes(s);
     struct operation op = {.kind = OPERATION_FILL,
                            .fill = {(int64_t)(bytes / sizeof(float)), TYPE_FP32, 0}};
-    struct device_plan *plan = plan_create(s->device, &op, err);
-    int rc;
+    struct fill_operands operands = {s->here.moment1};
 
-    if (!plan)
+    if (op.fill.count > 0 && plan_run_once(stream, &op, &operands, sizeof(operands), err) < 0)
         return -1;
-    if (op.fill.count > 0)
-        run_fill(plan, stream, &(struct fill_operands){s->here.moment1});
-    rc = device_stream_wait(stream, 600, err);
-    plan_destroy(plan);
-    if (rc == 0 && s->hosted > 0)
+    if (s->hosted > 0)
         memset(s->host.moment1, 0, (size_t)s->hosted * moment_bytes(s));
-    return rc;
+    return 0;
 }
