@@ -55,7 +55,7 @@ done <<'ROWS'
 --input a.jsonl --weights -1|--weights: -1 is not a number
 --input a.jsonl --weights 0|--weights: all numbers are 0
 --input a.jsonl --weights 1 --epochs 1|--weights and --epochs cannot be used together
---input a.jsonl --size 5M|--size and --documents need --weights
+--input a.jsonl --size 5M|--size requires --weights
 --input a.jsonl --weights 1 --documents 5|--documents needs --weight-by documents
 ROWS
 : >empty.jsonl

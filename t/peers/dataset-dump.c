@@ -14,20 +14,20 @@ struct target {
 
 #define AT(field) offsetof(struct target, field)
 static const struct option table[] = {
-    {"data-path", OPTION_LIST, AT(config.data_path), "PATH...", 0, 0, 0, 0},
-    {"train-data-path", OPTION_LIST, AT(config.split_path[0]), "PATH...", 0, 0, 0, 0},
-    {"valid-data-path", OPTION_LIST, AT(config.split_path[1]), "PATH...", 0, 0, 0, 0},
-    {"test-data-path", OPTION_LIST, AT(config.split_path[2]), "PATH...", 0, 0, 0, 0},
-    {"split", OPTION_TEXT, AT(config.split), "N,N,N", 0, 0, 0, 0},
-    {"mock-data", OPTION_FLAG, AT(config.mock), 0, 0, 0, 0, 0},
-    {"train-samples", OPTION_INT, AT(config.samples[0]), "N", 0, 0, 0, 0},
-    {"valid-samples", OPTION_INT, AT(config.samples[1]), "N", 0, 0, 0, 0},
-    {"test-samples", OPTION_INT, AT(config.samples[2]), "N", 0, 0, 0, 0},
-    {"seq-length", OPTION_INT, AT(config.sequence_length), "N", 0, 0, 0, 0},
-    {"seed", OPTION_INT, AT(seed), "N", 0, 0, 0, UINT32_MAX},
-    {"threads", OPTION_INT, AT(threads), "N", 0, 0, 0, 64},
-    {"data-cache-path", OPTION_TEXT, AT(config.cache_path), "DIR", 0, 0, 0, 0},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+    VALUES("data-path", config.data_path, "PATH...", 0),
+    VALUES("train-data-path", config.split_path[0], "PATH...", 0),
+    VALUES("valid-data-path", config.split_path[1], "PATH...", 0),
+    VALUES("test-data-path", config.split_path[2], "PATH...", 0),
+    TEXT("split", config.split, "N,N,N", 0),
+    FLAG("mock-data", config.mock, 0),
+    RANGE("train-samples", config.samples[0], 0, 0, 0),
+    RANGE("valid-samples", config.samples[1], 0, 0, 0),
+    RANGE("test-samples", config.samples[2], 0, 0, 0),
+    RANGE("seq-length", config.sequence_length, 0, 0, 0),
+    RANGE("seed", seed, 0, UINT32_MAX, 0),
+    RANGE("threads", threads, 0, 64, 0),
+    TEXT("data-cache-path", config.cache_path, "DIR", 0),
+    {0},
 };
 
 static int dump(const struct dataset *dataset, int64_t length, const char *path, struct error *err)

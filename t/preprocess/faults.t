@@ -211,7 +211,7 @@ rows=(
     'c.jsonl --json-keys a a|no|--json-keys: a is given twice; drop one'
     'c.jsonl --json-keys a/b|no|--json-keys: "a/b" cannot be used in a file name; rename the key'
     'c.jsonl --split-sentences --punkt-data none|no|--punkt-data: .*'
-    'c.jsonl --punkt-data none|no|--punkt-data requires --split-sentences; add it'
+    'c.jsonl --punkt-data none|no|--punkt-data requires --split-sentences; add it, or drop --punkt-data'
     'c.jsonl --input-format files --json-keys a|no|--json-keys cannot be used with plain-text input; .*'
     'c.jsonl --vocab-file none --tokenizer-type GPT2BPETokenizer|no|the vocabulary file must be used together with the merge file; .*'
     'c.jsonl --workres 2|no|unknown option --workres; did you mean --workers.*'

@@ -96,8 +96,8 @@ fails 'bpe/tokenizer.json exists; use --overwrite' "output that exists" --input 
 fails 'vocabulary of 100 tokens is too small.* already take 257' "fewer tokens than bytes" --input "$corpus" --output x --vocab-size 100
 fails '41 pieces besides special tokens and bytes are too few: .*; use a larger vocabulary' "fewer pieces than characters" --type unigram --input "$corpus" --output x --vocab-size 300
 fails 'vocabulary of 60 tokens is too small: special tokens and bytes already take 259' "fewer pieces than bytes" --type unigram --input "$corpus" --output x --vocab-size 60
-fails '--split has no effect with --type=unigram' "an option of another type" --type unigram --split llama3 --input "$corpus" --output x
-fails '--no-split-by-unicode-script has no effect with --type=bpe' "an option of Unigram" --no-split-by-unicode-script --input "$corpus" --output x
+fails '--split requires --type bpe' "an option of another type" --type unigram --split llama3 --input "$corpus" --output x
+fails '--no-split-by-unicode-script requires --type unigram' "an option of Unigram" --no-split-by-unicode-script --input "$corpus" --output x
 fails 'must contain \[UNK\]' "WordPiece without [UNK]" --type wordpiece --special-tokens '[A]' --input "$corpus" --output x
 fails '--output is required' "no output" --input "$corpus"
 try "$megatron" tokenizer learn

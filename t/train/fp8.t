@@ -185,7 +185,7 @@ done <<'EOT'
 --fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 3|leave none of the 4 layers in fp8
 --fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-start-in-bf16 9223372036854775807|leave none of the 4 layers in fp8
 --fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 9223372036854775807|leave none of the 4 layers in fp8
---fp8-format hybrid --fp16|--fp8-format and --fp16 cannot be used together; use --bf16
+--fp8-format hybrid --fp16|--fp8-format and --fp16 cannot be used together; drop one
 --fp8-format hybrid --seq-length 24 --micro-batch-size 1|multiple of 16; --micro-batch-size x --seq-length / --context-parallel-size is 24
 --fp8-format hybrid --hidden-size 40|fp8 needs linear layers whose sizes are multiples of 16, and this model has none: --hidden-size=40
 --tp-only-amax-red|amaxes are reduced over all ranks

@@ -247,9 +247,9 @@ fails 'has no token <mask> or \[MASK\]' "${small[@]}" --tokenizer-type GPT2BPETo
 fails 'is not a directory; a masked language model reads train.bin' "${small[@]}" --data-path "$golden/data-bin/train" \
     --vocab-size 305 --mask-id 304
 fails 'are longer than 16 tokens, .*; raise --tokens-per-sample' "${small[@]}" --data-path "$golden/data-bin" --tokens-per-sample 16
-fails '--mask-prob requires a masked language model' --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
+fails '--mask-prob requires --masked-lm' --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
     --mask-prob 0.2 --vocab-size 100 --mock-data
-fails 'is not two numbers; write them like \(0.9,0.98\)' "${small[@]}" --adam-betas 0.9 --data-path "$golden/data-bin"
+fails 'is not two numbers of at least 0 and less than 1; write them like \(0.9,0.98\)' "${small[@]}" --adam-betas 0.9 --data-path "$golden/data-bin"
 fails '--update-freq and --global-batch-size cannot be used together' "${small[@]}" --update-freq 2 --global-batch-size 16 \
     --data-path "$golden/data-bin"
 fails '--memory-efficient-fp16 and --bf16 cannot be used together' "${small[@]}" --memory-efficient-fp16 --bf16 --vocab-size 305 \
@@ -270,6 +270,6 @@ fails 'the spaces between words, which BertWordPieceLowerCase does not keep; use
     --mask-whole-words --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --mock-data
 fails 'must be 0 with --mask-whole-words and --masking huggingface' "${hf[@]}" --vocab-size 50265 --mask-whole-words \
     --tokenizer-type FairseqBPE --random-token-prob .1 --mock-data
-fails '--freq-weighted-replacement cannot be used with --masking huggingface' "${hf[@]}" --freq-weighted-replacement \
+fails '--freq-weighted-replacement and --masking huggingface cannot be used together' "${hf[@]}" --freq-weighted-replacement \
     --data-path "$golden/data-bin"
 done_testing

@@ -8,10 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The values before the options are read. The caller frees them. */
+static void *defaults_of(const struct command *command)
+{
+    void *values = xcalloc(1, command->size);
+
+    if (command->defaults)
+        memcpy(values, command->defaults, command->size);
+    return values;
+}
+
 static void print_help(const struct command *command)
 {
+    void *defaults = defaults_of(command);
+
     printf("%s", command->usage);
-    options_print(command->options, stdout);
+    options_print(command->options, defaults, stdout);
+    free(defaults);
     printf("\nSee megatron-%.*s(1).\n", (int)strcspn(command->name, " "), command->name);
 }
 
@@ -67,9 +80,7 @@ int command_run(const struct command *command, int argc, const char *const *argv
         return command->run_words(argc, argv, err);
     if (command->actions)
         return run_action(command, argc, argv, err);
-    given = xcalloc(1, command->size);
-    if (command->defaults)
-        memcpy(given, command->defaults, command->size);
+    given = defaults_of(command);
     rc = options_parse(command->options, given, argc, argv, &result, err);
     if (rc == 0 && result.help) {
         print_help(command);
@@ -78,6 +89,8 @@ int command_run(const struct command *command, int argc, const char *const *argv
     if (rc == 0 && command->unexpected && result.word_count > 0)
         rc = error_set_code(err, ERROR_USAGE, "unexpected argument %.100s; %s", result.words[0],
                             command->unexpected);
+    if (rc == 0)
+        rc = options_check(&result, given, err);
     if (rc == 0)
         rc = command->run(given, &result, err);
     else if (command->reported_once)

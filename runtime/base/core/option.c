@@ -2,8 +2,11 @@
 #include "option.h"
 #include "lib/nearest.h"
 #include "lib/parse.h"
+#include "log.h"
 #include "xmalloc.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,18 +16,18 @@ struct cursor {
 };
 
 /* Do the first 'length' characters match? '_' and '-' are equivalent. */
-static int same_letters(const char *name, const char *word, size_t length)
+static bool same_letters(const char *name, const char *word, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         char a = name[i] == '_' ? '-' : name[i], b = word[i] == '_' ? '-' : word[i];
 
         if (a != b || a == '\0')
-            return 0;
+            return false;
     }
-    return 1;
+    return true;
 }
 
-static int same_name(const char *name, const char *word, size_t length)
+static bool same_name(const char *name, const char *word, size_t length)
 {
     return same_letters(name, word, length) && name[length] == '\0';
 }
@@ -39,7 +42,7 @@ const char *option_after(const char *word, const char *option)
 }
 
 /* "wandb-*" matches all names that start with "wandb-". */
-static int has_prefix(const char *name, const char *word, size_t length)
+static bool has_prefix(const char *name, const char *word, size_t length)
 {
     size_t size = strlen(name) - 1;
 
@@ -55,6 +58,12 @@ static const struct option *find_option(const struct option *table, const char *
               has_prefix(row->name, word, length))))
             return row;
     return NULL;
+}
+
+/* The row of an option by any of its names. */
+static const struct option *resolve(const struct option *table, const struct option *row)
+{
+    return row && row->same ? find_option(table, row->same, strlen(row->same)) : row;
 }
 
 /* Prefix each of "a, b or c" except the first with dashes. */
@@ -73,7 +82,7 @@ static void add_dashes(const char *names, char *out, size_t size)
 }
 
 /* Are all words of 'part', at least two, words of 'whole'? Words are separated by dashes. */
-static int has_words(const char *whole, const char *part)
+static bool has_words(const char *whole, const char *part)
 {
     int words = 0;
 
@@ -96,7 +105,7 @@ static int has_words(const char *whole, const char *part)
 
 /* Is 'name' probably a misspelled 'known'? Names that only look alike mean something else
  * (fp8-format, ckpt-format). */
-static int means_same(const char *name, const char *known)
+static bool means_same(const char *name, const char *known)
 {
     size_t length = strlen(name);
 
@@ -240,9 +249,32 @@ static int parse_layers(const struct option *row, const char *text, int64_t *val
     return 0;
 }
 
-static int is_path(const char *argument)
+static bool is_path(const char *argument)
 {
     return strcmp(argument, "DIR") == 0 || strcmp(argument, "FILE") == 0;
+}
+
+static int check_range(const struct option *row, double value, struct error *err)
+{
+    static const struct {
+        double least, most; /* the ends themselves: */
+        bool has_least, has_most;
+        const char *text;
+    } ranges[] = {
+        [REAL_ANY] = {-INFINITY, INFINITY, true, true, ""},
+        [REAL_POSITIVE] = {0, INFINITY, false, true, "be greater than 0"},
+        [REAL_NOT_NEGATIVE] = {0, INFINITY, true, true, "not be negative"},
+        [REAL_BELOW_1] = {0, 1, true, false, "be at least 0 and less than 1"},
+        [REAL_UP_TO_1] = {0, 1, false, true, "be greater than 0 and at most 1"},
+        [REAL_FRACTION] = {0, 1, true, true, "be from 0 to 1"},
+        [REAL_INSIDE] = {0, 1, false, false, "be greater than 0 and less than 1"},
+    };
+
+    if (value < ranges[row->range].least || value > ranges[row->range].most ||
+        (value == ranges[row->range].least && !ranges[row->range].has_least) ||
+        (value == ranges[row->range].most && !ranges[row->range].has_most))
+        return error_set(err, "--%s=%g must %s", row->name, value, ranges[row->range].text);
+    return 0;
 }
 
 static int read_value(const struct option *row, void *target, const char *text, struct error *err)
@@ -262,7 +294,9 @@ static int read_value(const struct option *row, void *target, const char *text, 
     case OPTION_BYTES:
         return parse_size(what, text, 1024, row->min, row->max, (int64_t *)slot, err);
     case OPTION_REAL:
-        return parse_double(what, text, (double *)slot, err);
+        return parse_double(what, text, (double *)slot, err) < 0
+                   ? -1
+                   : check_range(row, *(double *)slot, err);
     case OPTION_CHOICE:
         return read_choice(row, text, (int *)slot, err);
     case OPTION_LAYERS:
@@ -305,7 +339,8 @@ static int take_option(const struct option *row, void *target, const char *inlin
         return 0;
     }
     case OPTION_IGNORED:
-        result->ignored[result->ignored_count++] = cursor->argv[cursor->at - 1];
+        result->ignored[result->ignored_count].word = cursor->argv[cursor->at - 1];
+        result->ignored[result->ignored_count++].because = row->help;
         read_list(inline_value, cursor, &words);
         free(words.items);
         return 0;
@@ -328,6 +363,111 @@ static int take_option(const struct option *row, void *target, const char *inlin
     return read_value(row, target, inline_value, err);
 }
 
+/* --- Conditions ------------------------------------------------------------------------------ */
+
+static bool is_condition_met(const struct options_result *result, const void *target,
+                             const char *conditions);
+
+/* Does one condition, of 'length' characters, hold? See struct option. */
+static bool holds(const struct options_result *result, const void *target, const char *condition,
+                  size_t length)
+{
+    size_t name = strcspn(condition, "=|");
+    const struct option *row = resolve(result->table, find_option(result->table, condition, name));
+    const char *slot;
+    int value;
+    struct error ignored;
+
+    if (!row)
+        return false;
+    slot = (const char *)target + row->offset;
+    if (name < length) {
+        char word[64];
+
+        snprintf(word, sizeof(word), "%.*s", (int)(length - name - 1), condition + name + 1);
+        return read_choice(row, word, &value, &ignored) == 0 && value == *(const int *)slot &&
+               (!row->idle || is_condition_met(result, target, row->idle));
+    }
+    return result->given[row - result->table] || (row->type == OPTION_FLAG && *(const int *)slot) ||
+           (row->type == OPTION_TEXT && *(const char *const *)slot);
+}
+
+static bool is_condition_met(const struct options_result *result, const void *target,
+                             const char *conditions)
+{
+    for (const char *at = conditions; *at; at += strcspn(at, "|"), at += *at == '|')
+        if (holds(result, target, at, strcspn(at, "|")))
+            return true;
+    return false;
+}
+
+/* Write a condition as on the command line, "--style cosine". */
+static const char *write_condition(const char *condition, char *text, size_t size)
+{
+    int name = (int)strcspn(condition, "=|"), length = (int)strcspn(condition, "|");
+
+    snprintf(text, size, "--%.*s%s%.*s", name, condition, name < length ? " " : "",
+             name < length ? length - name - 1 : 0, condition + name + 1);
+    return text;
+}
+
+/* Options that refuse each other. */
+static int check_pairs(const struct options_result *result, const void *target, struct error *err)
+{
+    char text[96];
+
+    for (const struct option *row = result->table; row->name; row++) {
+        if (!row->refuses || !result->given[row - result->table])
+            continue;
+        for (const char *at = row->refuses; *at; at += strcspn(at, "|"), at += *at == '|')
+            if (holds(result, target, at, strcspn(at, "|")))
+                return error_set(err, "--%s and %s cannot be used together; drop one", row->name,
+                                 write_condition(at, text, sizeof(text)));
+    }
+    return 0;
+}
+
+int options_check(const struct options_result *result, const void *target, struct error *err)
+{
+    char text[96];
+
+    for (const struct option *row = result->table; row->name; row++)
+        if (row->needs && result->given[row - result->table] &&
+            !is_condition_met(result, target, row->needs))
+            return error_set_code(err, ERROR_USAGE, "--%s requires %s; add it, or drop --%s",
+                                  row->name, write_condition(row->needs, text, sizeof(text)),
+                                  row->name);
+    return 0;
+}
+
+void options_note(const struct options_result *result, const void *target)
+{
+    char text[1024];
+
+    for (size_t i = 0; i < result->ignored_count; i++) {
+        const char *because = result->ignored[i].because;
+        size_t used = 0, first = 0;
+
+        while (result->ignored[first].because != because)
+            first++;
+        if (first < i)
+            continue;
+        for (size_t k = i; k < result->ignored_count && used < sizeof(text); k++)
+            if (result->ignored[k].because == because)
+                used += (size_t)snprintf(text + used, sizeof(text) - used, " %.*s",
+                                         (int)strcspn(result->ignored[k].word, "="),
+                                         result->ignored[k].word);
+        log_note("ignored options:%s; %s", text, because);
+    }
+    for (const struct option *row = result->table; row->name; row++)
+        if (row->idle && result->given[row - result->table] &&
+            !is_condition_met(result, target, row->idle))
+            log_warning("--%s has no effect without %s; drop it", row->name,
+                        write_condition(row->idle, text, sizeof(text)));
+}
+
+/* --- Command lines --------------------------------------------------------------------------- */
+
 static size_t count_rows(const struct option *table)
 {
     size_t rows = 0;
@@ -337,11 +477,51 @@ static size_t count_rows(const struct option *table)
     return rows;
 }
 
+static void set_number(const struct option *row, void *target, double value)
+{
+    char *slot = (char *)target + row->offset;
+
+    if (row->type == OPTION_REAL)
+        *(double *)slot = value;
+    else if (row->type == OPTION_INT || row->type == OPTION_BYTES)
+        *(int64_t *)slot = (int64_t)value;
+    else
+        *(int *)slot = (int)value;
+}
+
+void options_default(const struct option *table, void *target)
+{
+    size_t rows = count_rows(table);
+
+    /* Of several options for one value, the first has the default. */
+    while (rows-- > 0) {
+        const struct option *row = &table[rows];
+
+        if (row->type == OPTION_FLAG)
+            set_number(row, target, row->fallback);
+        else if (row->type == OPTION_UNFLAG)
+            set_number(row, target, 1);
+        else if (row->fallback != 0)
+            set_number(row, target, row->fallback);
+        else if (row->type == OPTION_INT && *(int64_t *)((char *)target + row->offset) < row->min)
+            set_number(row, target, OPTION_NOT_GIVEN);
+    }
+}
+
+void options_change_default(const struct options_result *result, void *target, const char *name,
+                            double value)
+{
+    const struct option *row = find_option(result->table, name, strlen(name));
+
+    if (!result->given[row - result->table])
+        set_number(row, target, value);
+}
+
 static int parse_words(const struct option *table, void *target, int argc, const char *const *argv,
                        struct options_result *result, struct error *err)
 {
     struct cursor cursor = {argc, 0, argv};
-    int only_words = 0;
+    bool only_words = false;
 
     while (cursor.at < argc) {
         const char *word = argv[cursor.at++];
@@ -354,22 +534,24 @@ static int parse_words(const struct option *table, void *target, int argc, const
             continue;
         }
         if (strcmp(word, "--") == 0) {
-            only_words = 1;
+            only_words = true;
             continue;
         }
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            result->help = 1;
+            result->help = true;
             return 0;
         }
         row = word[1] != '-' ? find_option(table, word + 1, strlen(word + 1)) : NULL;
         if (word[1] != '-' && (!row || row->type != OPTION_SHORT))
             return error_set(err, "unknown option %.100s; options begin with two dashes", word);
-        name = row ? row->help : word + 2;
+        name = word + 2;
         equals = strchr(name, '=');
         length = equals ? (size_t)(equals - name) : strlen(name);
-        row = find_option(table, name, length);
-        if (!row || row->type == OPTION_SHORT)
+        if (!row)
+            row = find_option(table, name, length);
+        if (!row || (row->type == OPTION_SHORT && word[1] == '-'))
             return unknown_option(table, name, length, err);
+        row = resolve(table, row);
         if (take_option(row, target, equals ? equals + 1 : NULL, &cursor, result, err) < 0)
             return -1;
         result->given[row - table] = 1;
@@ -386,16 +568,18 @@ int options_parse(const struct option *table, void *target, int argc, const char
     result->given = xcalloc(result->rows, 1);
     result->words = xcalloc((size_t)argc + 1, sizeof(*result->words));
     result->ignored = xcalloc((size_t)argc, sizeof(*result->ignored));
-    if (parse_words(table, target, argc, argv, result, err) == 0)
+    if (parse_words(table, target, argc, argv, result, err) == 0 &&
+        (result->help || check_pairs(result, target, err) == 0))
         return 0;
     if (err)
         err->code = ERROR_USAGE;
     return -1;
 }
 
-int options_given(const struct options_result *result, const char *name)
+bool options_given(const struct options_result *result, const char *name)
 {
-    const struct option *row = find_option(result->table, name, strlen(name));
+    const struct option *row =
+        resolve(result->table, find_option(result->table, name, strlen(name)));
 
     return row && result->given[row - result->table];
 }
@@ -408,12 +592,36 @@ void options_result_clear(struct options_result *result)
     memset(result, 0, sizeof(*result));
 }
 
-static void print_row(const struct option *row, FILE *stream)
+static void print_default(const struct option *row, const void *defaults, FILE *stream)
 {
-    const char *argument = row->argument ? row->argument : row->choices ? row->choices : "VALUE";
+    const char *slot = (const char *)defaults + row->offset;
+    const char *word = row->choices;
+
+    if (row->otherwise)
+        fprintf(stream, " (default: %s)", row->otherwise);
+    else if (!defaults)
+        return;
+    else if (row->type == OPTION_REAL && *(const double *)slot > 0)
+        fprintf(stream, " (default: %.10g)", *(const double *)slot);
+    else if (row->type == OPTION_INT && *(const int64_t *)slot > 0)
+        fprintf(stream, " (default: %" PRId64 ")", *(const int64_t *)slot);
+    else if (row->type == OPTION_CHOICE && *(const int *)slot >= row->min) {
+        for (int number = *(const int *)slot - (int)row->min; number > 0; number--)
+            word = strchr(word, '|') + 1;
+        fprintf(stream, " (default: %.*s)", (int)strcspn(word, "|"), word);
+    }
+}
+
+static void print_row(const struct option *table, const struct option *row, const void *defaults,
+                      FILE *stream)
+{
+    const struct option *main = resolve(table, row);
+    const char *argument = main->argument  ? main->argument
+                           : main->choices ? main->choices
+                                           : "VALUE";
     int width;
 
-    if (row->type == OPTION_FLAG || row->type == OPTION_UNFLAG || row->type == OPTION_SET)
+    if (main->type == OPTION_FLAG || main->type == OPTION_UNFLAG || main->type == OPTION_SET)
         width = fprintf(stream, "  --%s", row->name);
     else
         width = fprintf(stream, "  --%s %s", row->name, argument);
@@ -421,16 +629,22 @@ static void print_row(const struct option *row, FILE *stream)
         fprintf(stream, "\n%34s", "");
     else
         fprintf(stream, "%*s", 34 - width, "");
-    fprintf(stream, "%s\n", row->help ? row->help : "");
+    if (row != main)
+        fprintf(stream, "same as --%s", row->same);
+    if (row->help)
+        fprintf(stream, "%s%s", row != main ? ": " : "", row->help);
+    if (row == main)
+        print_default(row, defaults, stream);
+    fputc('\n', stream);
 }
 
-void options_print(const struct option *table, FILE *stream)
+void options_print(const struct option *table, const void *defaults, FILE *stream)
 {
     for (const struct option *row = table; row->name; row++) {
         if (row->type == OPTION_HEADING)
             fprintf(stream, "\n%s:\n", row->name);
         else if (row->type != OPTION_IGNORED && row->type != OPTION_RENAMED &&
                  row->type != OPTION_ABSENT && row->type != OPTION_SHORT)
-            print_row(row, stream);
+            print_row(table, row, defaults, stream);
     }
 }

@@ -3,53 +3,43 @@
  *
  *     struct settings { struct tokenizer_config tokenizer; ... };
  *     static const struct option options[] = {
- *         TOKENIZER_OPTIONS(struct settings, tokenizer),
+ *         TOKENIZER_OPTIONS(tokenizer),
  *         ...
  */
 #ifndef MEGATRON_TOKENIZER_OPTIONS_H
 #define MEGATRON_TOKENIZER_OPTIONS_H
 
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "tokenizer.h"
 
-#define TOKENIZER_AT(target, member, field) \
-    (offsetof(target, member) + offsetof(struct tokenizer_config, field))
-
-/* clang-format off */
-#define TOKENIZER_OPTIONS(target, member) \
-    {"Tokenizer", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0}, \
-    {"tokenizer-type", OPTION_CHOICE, TOKENIZER_AT(target, member, type), "TYPE", \
-     "GPT2BPETokenizer (default), Llama2Tokenizer, Llama3Tokenizer, TikTokenizer, " \
-     "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer, BertWordPieceLowerCase, " \
-     "BertWordPieceCase, FairseqWords, FairseqBPE or NullTokenizer", TOKENIZER_TYPES, 0, 0}, \
-    {"vocab-file", OPTION_TEXT, TOKENIZER_AT(target, member, vocab_file), "FILE", \
-     "vocab.json of a GPT2BPETokenizer (default: GPT-2's), vocab.txt of BertWordPiece*, " \
-     "dict.txt of Fairseq*", NULL, 0, 0}, \
-    {"merge-file", OPTION_TEXT, TOKENIZER_AT(target, member, merge_file), "FILE", \
-     "merges.txt of a GPT2BPETokenizer (default: GPT-2's)", NULL, 0, 0}, \
-    {"tokenizer-model", OPTION_TEXT, TOKENIZER_AT(target, member, model), "FILE", \
-     "SentencePiece model, tiktoken file or tokenizer.json of the other types", NULL, 0, 0}, \
-    {"vocab-size", OPTION_INT, TOKENIZER_AT(target, member, vocab_size), "N", \
-     "number of ids of a NullTokenizer, without the end-of-document token", NULL, 1, \
-     INT32_MAX - 1}, \
-    {"special-tokens-as-text", OPTION_FLAG, TOKENIZER_AT(target, member, special_as_text), NULL, \
-     "treat special tokens in a text, such as <|endoftext|>, as plain text", NULL, 0, 0}, \
-    {"tokenizer-llama3-release", OPTION_CHOICE, TOKENIZER_AT(target, member, llama3_release), \
-     NULL, "release that names the special tokens of a Llama3Tokenizer (default: 3)", "3|3.1", \
-     0, 0}, \
-    {"tokenizer-hf-include-special-tokens", OPTION_FLAG, \
-     TOKENIZER_AT(target, member, add_specials), NULL, \
-     "add the special tokens of a HuggingFaceTokenizer's post-processor to each text", NULL, 0, \
-     0}, \
-    {"tokenizer-hf-no-include-special-tokens", OPTION_UNFLAG, \
-     TOKENIZER_AT(target, member, add_specials), NULL, "do not add them (the default)", NULL, 0, \
-     0}, \
-    {"tokenizer-hf-use-fast", OPTION_FLAG, TOKENIZER_AT(target, member, fast), NULL, \
-     "accepted: the ids are always those of Hugging Face's fast tokenizers", NULL, 0, 0}, \
-    {"tokenizer-hf-no-use-fast", OPTION_ABSENT, 0, NULL, \
-     "the ids are always those of Hugging Face's fast tokenizers", NULL, 0, 0}, \
-    {"tokenizer-add-bos", OPTION_FLAG, TOKENIZER_AT(target, member, add_bos), NULL, \
-     "prepend the beginning-of-sequence token to each text", NULL, 0, 0}
-/* clang-format on */
+#define TOKENIZER_OPTIONS(member)                                                                 \
+    HEADING("Tokenizer"),                                                                         \
+        WORD("tokenizer-type", member.type, "TYPE", TOKENIZER_TYPES,                              \
+             "GPT2BPETokenizer, Llama2Tokenizer, Llama3Tokenizer, TikTokenizer, "                 \
+             "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer, BertWordPieceLowerCase, "        \
+             "BertWordPieceCase, FairseqWords, FairseqBPE or NullTokenizer"),                     \
+        TEXT("vocab-file", member.vocab_file, "FILE",                                             \
+             "vocab.json of a GPT2BPETokenizer (default: GPT-2's), vocab.txt of BertWordPiece*, " \
+             "dict.txt of Fairseq*"),                                                             \
+        TEXT("merge-file", member.merge_file, "FILE",                                             \
+             "merges.txt of a GPT2BPETokenizer (default: GPT-2's)"),                              \
+        TEXT("tokenizer-model", member.model, "FILE",                                             \
+             "SentencePiece model, tiktoken file or tokenizer.json of the other types"),          \
+        RANGE("vocab-size", member.vocab_size, 1, INT32_MAX - 1,                                  \
+              "number of ids of a NullTokenizer, without the end-of-document token"),             \
+        FLAG("special-tokens-as-text", member.special_as_text,                                    \
+             "treat special tokens in a text, such as <|endoftext|>, as plain text"),             \
+        CHOICE("tokenizer-llama3-release", member.llama3_release, "3|3.1",                        \
+               "release that names the special tokens of a Llama3Tokenizer"),                     \
+        FLAG("tokenizer-hf-include-special-tokens", member.add_specials,                          \
+             "add the special tokens of a HuggingFaceTokenizer's post-processor to each text"),   \
+        UNFLAG("tokenizer-hf-no-include-special-tokens", member.add_specials,                     \
+               "do not add them (the default)"),                                                  \
+        FLAG("tokenizer-hf-use-fast", member.fast,                                                \
+             "accepted: the ids are always those of Hugging Face's fast tokenizers"),             \
+        ABSENT("tokenizer-hf-no-use-fast",                                                        \
+               "the ids are always those of Hugging Face's fast tokenizers"),                     \
+        FLAG("tokenizer-add-bos", member.add_bos,                                                 \
+             "prepend the beginning-of-sequence token to each text")
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/core/storage.h"
 #include "run/exchange/hf.h"
 #include "run/checkpoint/index.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "run/exchange/origin.h"
 #include "lib/parse.h"
 #include "run/checkpoint/scaling_file.h"
@@ -31,21 +31,21 @@ struct checkpoint_options {
 
 /* clang-format off */
 static const struct option options[] = {
-    {"format", OPTION_CHOICE, AT(format), 0, "format to import from or export to (default: hf)", "hf|megatron|torch_dist|fairseq", 0, 0},
-    {"dtype", OPTION_CHOICE, AT(type), 0, "export: data type of the weights (default: fp32)", "fp32|bf16|fp16", 0, 0},
-    {"max-shard-size", OPTION_TEXT, AT(shard_size), "SIZE", "export: maximum file size, for example 5GB (default: 50GB)", 0, 0, 0},
-    {"vocab-size", OPTION_INT, AT(vocabulary), "N", "import of Megatron-LM checkpoints: vocabulary size without padding", 0, 1, INT32_MAX},
-    {"num-attention-heads", OPTION_INT, AT(heads), "N", "import of Megatron-LM or fairseq checkpoints: number of attention heads, if the checkpoint does not contain it", 0, 1, INT32_MAX},
-    {"target-tensor-parallel-size", OPTION_INT, AT(tp), "N", "export --format megatron: number of tensor-parallel ranks (default: 1)", 0, 1, 99},
-    {"target-pipeline-parallel-size", OPTION_INT, AT(pp), "N", "export --format megatron: number of pipeline stages (default: 1)", 0, 1, 999},
-    {"transformer-impl", OPTION_CHOICE, AT(transformer), 0, "export --format megatron: use the names of this implementation (default: transformer_engine)", "transformer_engine|local", 0, 0},
-    {"rotary-interleaved", OPTION_FLAG, AT(interleaved), 0, "export to Megatron-LM: store the channels of heads as it needs them with its option of this name", 0, 0, 0},
-    {"make-vocab-size-divisible-by", OPTION_INT, AT(divisor), "N", "export to Megatron-LM: pad the vocabulary to a multiple of this times the tensor-parallel size (default: 128)", 0, 1, 1 << 20},
-    {"iteration", OPTION_INT, AT(iteration), "N", "use this checkpoint instead of the latest", 0, 0, INT64_MAX},
-    {"tensors", OPTION_FLAG, AT(tensors), 0, "inspect: list all tensors", 0, 0, 0},
-    {"all", OPTION_FLAG, AT(all), 0, "verify: check all checkpoints in the directory", 0, 0, 0},
-    {"keep-last", OPTION_INT, AT(keep_last), "N", "prune: number of checkpoints to keep", 0, 1, INT64_MAX},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+    CHOICE("format", format, "hf|megatron|torch_dist|fairseq", "format to import from or export to"),
+    CHOICE("dtype", type, "fp32|bf16|fp16", "export: data type of the weights"),
+    TEXT("max-shard-size", shard_size, "SIZE", "export: maximum file size, for example 5GB (default: 50GB)"),
+    RANGE("vocab-size", vocabulary, 1, INT32_MAX, "import of Megatron-LM checkpoints: vocabulary size without padding"),
+    RANGE("num-attention-heads", heads, 1, INT32_MAX, "import of Megatron-LM or fairseq checkpoints: number of attention heads, if the checkpoint does not contain it"),
+    RANGE("target-tensor-parallel-size", tp, 1, 99, "export --format megatron: number of tensor-parallel ranks (default: 1)"),
+    RANGE("target-pipeline-parallel-size", pp, 1, 999, "export --format megatron: number of pipeline stages (default: 1)"),
+    CHOICE("transformer-impl", transformer, "transformer_engine|local", "export --format megatron: use the names of this implementation"),
+    FLAG("rotary-interleaved", interleaved, "export to Megatron-LM: store the channels of heads as it needs them with its option of this name"),
+    RANGE("make-vocab-size-divisible-by", divisor, 1, 1 << 20, "export to Megatron-LM: pad the vocabulary to a multiple of this times the tensor-parallel size (default: 128)"),
+    RANGE("iteration", iteration, 0, INT64_MAX, "use this checkpoint instead of the latest"),
+    FLAG("tensors", tensors, "inspect: list all tensors"),
+    FLAG("all", all, "verify: check all checkpoints in the directory"),
+    RANGE("keep-last", keep_last, 1, INT64_MAX, "prune: number of checkpoints to keep"),
+    {0},
 };
 /* clang-format on */
 

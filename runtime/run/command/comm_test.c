@@ -4,7 +4,7 @@
 #include "lib/clock.h"
 #include "engine/comm/comm.h"
 #include "engine/device/device.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "engine/parallel/ranks.h"
 #include "base/core/world.h"
 #include "base/core/xmalloc.h"
@@ -43,18 +43,15 @@ enum { CHECKED = (1 << 18) / PERIOD * PERIOD }; /* elements compared at each end
 #define AT(member) offsetof(struct settings, member)
 
 static const struct option table[] = {
-    {"min-bytes", OPTION_BYTES, AT(min_bytes), "SIZE", "smallest message size (default: 8)", NULL,
-     4, INT64_MAX},
-    {"max-bytes", OPTION_BYTES, AT(max_bytes), "SIZE",
-     "largest message size, for example 128M (default: 1G)", NULL, 4, INT64_MAX},
-    {"iterations", OPTION_INT, AT(iterations), "N", "timed calls per size (default: 20)", NULL, 1,
-     100000},
-    {"warmup", OPTION_INT, AT(warmup), "N", "warm-up calls per size (default: 5)", NULL, 0, 100000},
-    {"timeout-minutes", OPTION_INT, AT(timeout), "N", "timeout of every wait (default: 10)", NULL,
-     1, 10000},
-    {"device", OPTION_CHOICE, AT(device), "auto|cpu|cuda",
-     "device whose memory is used (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
-    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    BYTES("min-bytes", min_bytes, "SIZE", 4, INT64_MAX, "smallest message size (default: 8)"),
+    BYTES("max-bytes", max_bytes, "SIZE", 4, INT64_MAX,
+          "largest message size, for example 128M (default: 1G)"),
+    RANGE("iterations", iterations, 1, 100000, "timed calls per size"),
+    RANGE("warmup", warmup, 0, 100000, "warm-up calls per size"),
+    RANGE("timeout-minutes", timeout, 1, 10000, "timeout of every wait"),
+    WORD("device", device, "auto|cpu|cuda", "auto|cpu|cuda", "device whose memory is used",
+         .otherwise = "cuda if the node has a GPU"),
+    {0},
 };
 
 static int fill(struct bench *b, float *out, int64_t count, double value, struct error *err)

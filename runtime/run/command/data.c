@@ -6,7 +6,7 @@
 #include "base/core/storage.h"
 #include "data/dataset/indexed.h"
 #include "base/core/log.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "data/tokenizer/tokenizer_options.h"
 #include "data/dataset/vocabulary_check.h"
 #include "base/core/xmalloc.h"
@@ -26,14 +26,12 @@ struct data_options {
 #define AT(field) offsetof(struct data_options, field)
 
 static const struct option table[] = {
-    {"Inspect", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"document", OPTION_INT, AT(document), "N", "show document N (the first is 0) as text", NULL, 0,
-     INT64_MAX},
-    {"ids", OPTION_FLAG, AT(ids), NULL, "show token ids instead of text", NULL, 0, 0},
-    {"limit", OPTION_INT, AT(limit), "N", "show at most N tokens (default: all)", NULL, 1,
-     INT64_MAX},
-    TOKENIZER_OPTIONS(struct data_options, tokenizer),
-    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    HEADING("Inspect"),
+    RANGE("document", document, 0, INT64_MAX, "show document N (the first is 0) as text"),
+    FLAG("ids", ids, "show token ids instead of text"),
+    RANGE("limit", limit, 1, INT64_MAX, "show at most N tokens (default: all)"),
+    TOKENIZER_OPTIONS(tokenizer),
+    {0},
 };
 
 /* Number of documents by length, in powers of two. */
@@ -387,7 +385,7 @@ static const struct command data_verify = {
     .name = "data verify",
     .usage = "Usage: megatron data verify PREFIX...\n"
              "Check .bin and .idx files. PREFIX is their name without .bin or .idx.\n",
-    .options = (const struct option[]){DATA_END},
+    .options = (const struct option[]){{0}},
     .run = run_verify,
 };
 

@@ -4,6 +4,7 @@
 #define MEGATRON_DATA_COMMON_H
 
 #include "base/core/command.h"
+#include "base/core/option_rows.h"
 #include "data/jobs/jobs.h"
 
 /* The values of the options. */
@@ -14,54 +15,44 @@ struct data_words {
     int64_t workers, chunk, lease, max_line;
 };
 
-/* clang-format off */
-#define DATA_DEFAULTS {.key = "text", .lease = 30, .max_line = 64 << 20}
+#define DATA_DEFAULTS                                    \
+    {                                                    \
+        .key = "text", .lease = 30, .max_line = 64 << 20 \
+    }
 
-/* Rows of an option table whose struct 'type' has a struct data_words called 'member'. */
-#define DATA_AT(type, member, field) (offsetof(type, member) + offsetof(struct data_words, field))
-
-#define DATA_INPUT_OPTIONS(type, member) \
-    {"Input and output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0}, \
-    {"input", OPTION_LIST, DATA_AT(type, member, input), "FILE...", \
-     "JSON lines: files, globs or directories; plain or .gz .xz .zst .bz2", NULL, 0, 0}, \
-    {"key", OPTION_TEXT, DATA_AT(type, member, key), "KEY", \
-     "member that holds the text; a.b is member b of a (default: text)", NULL, 0, 0}, \
-    {"max-line-bytes", OPTION_BYTES, DATA_AT(type, member, max_line), "SIZE", \
-     "skip longer lines (default: 64M)", NULL, 1024, 1 << 30}, \
-    {"strict", OPTION_FLAG, DATA_AT(type, member, strict), NULL, \
-     "stop at the first broken line", NULL, 0, 0}
-
-#define DATA_OVERWRITE_OPTION(type, member) \
-    {"overwrite", OPTION_FLAG, DATA_AT(type, member, overwrite), NULL, \
-     "replace output that exists", NULL, 0, 0}
-
-#define DATA_OUTPUT_OPTIONS(type, member) \
-    {"output", OPTION_TEXT, DATA_AT(type, member, output), "FILE", \
-     "write this file, .jsonl or .jsonl.zst", NULL, 0, 0}, \
-    DATA_OVERWRITE_OPTION(type, member)
-
-#define DATA_DROPPED_OPTION(type, member) \
-    {"keep-dropped", OPTION_TEXT, DATA_AT(type, member, keep_dropped), "FILE", \
-     "write the dropped documents to FILE, each with the reason", NULL, 0, 0}
-
-#define DATA_WORK_OPTIONS(type, member) \
-    {"Work", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0}, \
-    {"workers", OPTION_INT, DATA_AT(type, member, workers), "N", \
-     "threads per rank (default: the CPUs the rank may use)", NULL, 1, 4096}, \
-    {"chunk-bytes", OPTION_BYTES, DATA_AT(type, member, chunk), "SIZE", \
-     "input per chunk, the unit of work (default: by the size of the input)", NULL, 1, INT64_MAX}, \
-    {"lease", OPTION_INT, DATA_AT(type, member, lease), "SECONDS", \
-     "take over work that another rank makes no progress with (default: 30)", NULL, 1, 86400}
-
-#define DATA_END {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0}
-/* clang-format on */
+/* Rows of an option table (option_rows.h) whose target has a struct data_words called 'member'. */
+#define DATA_INPUT_OPTIONS(member)                                                     \
+    HEADING("Input and output"),                                                       \
+        VALUES("input", member.input, "FILE...",                                       \
+               "JSON lines: files, globs or directories; plain or .gz .xz .zst .bz2"), \
+        TEXT("key", member.key, "KEY",                                                 \
+             "member that holds the text; a.b is member b of a (default: text)"),      \
+        BYTES("max-line-bytes", member.max_line, "SIZE", 1024, 1 << 30,                \
+              "skip longer lines (default: 64M)"),                                     \
+        FLAG("strict", member.strict, "stop at the first broken line")
+#define DATA_OVERWRITE_OPTION(member) \
+    FLAG("overwrite", member.overwrite, "replace output that exists")
+#define DATA_OUTPUT_OPTIONS(member)                                                 \
+    TEXT("output", member.output, "FILE", "write this file, .jsonl or .jsonl.zst"), \
+        DATA_OVERWRITE_OPTION(member)
+#define DATA_DROPPED_OPTION(member)                   \
+    TEXT("keep-dropped", member.keep_dropped, "FILE", \
+         "write the dropped documents to FILE, each with the reason")
+#define DATA_WORK_OPTIONS(member)                                                       \
+    HEADING("Work"),                                                                    \
+        RANGE("workers", member.workers, 1, 4096,                                       \
+              "threads per rank (default: the CPUs the rank may use)"),                 \
+        BYTES("chunk-bytes", member.chunk, "SIZE", 1, INT64_MAX,                        \
+              "input per chunk, the unit of work (default: by the size of the input)"), \
+        NUMBER("lease", member.lease, "SECONDS", 1, 86400,                              \
+               "take over work that another rank makes no progress with")
 
 /* Is there input? Returns 0 or -1. */
 int data_words_check(const struct data_words *words, struct error *err);
 
 /* Check the values, and describe them as a run of 'command'. Returns 0 or -1. */
-int data_words_take(const struct data_words *words, const char *command,
-                    struct jobs_config *config, struct error *err);
+int data_words_take(const struct data_words *words, const char *command, struct jobs_config *config,
+                    struct error *err);
 
 /* Does a string such as the value of --output-prefix name the beginning of a file? Returns 0 or -1.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
+#include "base/core/option_rows.h"
 #include "data/curate/tools.h"
 
 #include <stdlib.h>
@@ -15,38 +16,30 @@ struct decontaminate_options {
 #define AT(field) offsetof(struct decontaminate_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct decontaminate_options, common),
-    DATA_OUTPUT_OPTIONS(struct decontaminate_options, common),
-    DATA_DROPPED_OPTION(struct decontaminate_options, common),
-    {"Test sets", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"against", OPTION_LIST, AT(against), "FILE...", "test sets: JSON lines, plain or compressed",
-     NULL, 0, 0},
-    {"against-keys", OPTION_LIST, AT(keys), "KEY...",
-     "JSON keys of the texts in a test set (default: text)", NULL, 0, 0},
-    {"against-text", OPTION_FLAG, AT(plain_text), NULL, "each line of a test set is a text", NULL,
-     0, 0},
-    {"rule", OPTION_CHOICE, AT(rule), "RULE",
-     "megatron: cut out 13-grams with 200 characters on each side (default); drop: drop documents "
-     "with a 12-gram",
-     "megatron|drop", 0, 0},
-    {"ngram", OPTION_INT, AT(ngram), "N", "words of an n-gram (default: 13; drop: 12)", NULL, 1,
-     NGRAM_MOST},
-    {"min-ngram", OPTION_INT, AT(least), "N",
-     "a shorter test counts as a whole if it has N words (default: 8; drop: the whole n-gram)",
-     NULL, 1, NGRAM_MOST},
-    {"spare", OPTION_INT, AT(spare), "N",
-     "ignore n-grams that occur N times or more in the corpus; 0: ignore none (default: 10; drop: "
-     "0)",
-     NULL, 0, INT64_MAX},
-    {"margin", OPTION_INT, AT(margin), "N", "characters to cut on each side (default: 200)", NULL,
-     0, 1 << 30},
-    {"min-piece", OPTION_INT, AT(piece), "N",
-     "drop a remaining piece of a document if it has N characters or fewer (default: 200)", NULL, 0,
-     1 << 30},
-    {"max-pieces", OPTION_INT, AT(pieces), "N",
-     "drop documents that would be split into more than N pieces (default: 10)", NULL, 1, 1 << 30},
-    DATA_WORK_OPTIONS(struct decontaminate_options, common),
-    DATA_END,
+    DATA_INPUT_OPTIONS(common),
+    DATA_OUTPUT_OPTIONS(common),
+    DATA_DROPPED_OPTION(common),
+    HEADING("Test sets"),
+    VALUES("against", against, "FILE...", "test sets: JSON lines, plain or compressed"),
+    VALUES("against-keys", keys, "KEY...", "JSON keys of the texts in a test set (default: text)"),
+    FLAG("against-text", plain_text, "each line of a test set is a text"),
+    WORD("rule", rule, "RULE", "megatron|drop",
+         "megatron: cut out 13-grams with 200 characters on each side; drop: drop documents with a "
+         "12-gram"),
+    RANGE("ngram", ngram, 1, NGRAM_MOST, "words of an n-gram (default: 13; drop: 12)"),
+    RANGE(
+        "min-ngram", least, 1, NGRAM_MOST,
+        "a shorter test counts as a whole if it has N words (default: 8; drop: the whole n-gram)"),
+    RANGE("spare", spare, 0, INT64_MAX,
+          "ignore n-grams that occur N times or more in the corpus; 0: ignore none (default: 10; "
+          "drop: 0)"),
+    RANGE("margin", margin, 0, 1 << 30, "characters to cut on each side"),
+    RANGE("min-piece", piece, 0, 1 << 30,
+          "drop a remaining piece of a document if it has N characters or fewer"),
+    RANGE("max-pieces", pieces, 1, 1 << 30,
+          "drop documents that would be split into more than N pieces"),
+    DATA_WORK_OPTIONS(common),
+    {0},
 };
 
 static int run(void *context, const struct options_result *result, struct error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
+#include "base/core/option_rows.h"
 #include "data/curate/tools.h"
 
 struct dedup_options {
@@ -13,34 +14,30 @@ struct dedup_options {
 #define AT(field) offsetof(struct dedup_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct dedup_options, common),
-    DATA_OUTPUT_OPTIONS(struct dedup_options, common),
-    DATA_DROPPED_OPTION(struct dedup_options, common),
-    {"Duplicates", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"exact", OPTION_FLAG, AT(exact), NULL, "only texts that are equal byte for byte", NULL, 0, 0},
-    {"preset", OPTION_CHOICE, AT(preset), "NAME",
-     "fineweb: 14 bands of 8 rows, 5 words (default); refinedweb: 450 of 20, 5 words; nemo: 20 of "
-     "13, 24 characters",
-     "fineweb|refinedweb|nemo", 0, 0},
-    {"bands", OPTION_INT, AT(bands), "N", "number of bands (default: the preset's)", NULL, 1,
-     10000},
-    {"rows", OPTION_INT, AT(rows), "N", "rows per band (default: the preset's)", NULL, 1, 1000},
-    {"ngram", OPTION_INT, AT(ngram), "N", "words or characters per shingle (default: the preset's)",
-     NULL, 1, 1000},
-    {"ngram-unit", OPTION_CHOICE, AT(unit), "UNIT", "unit of shingles (default: the preset's)",
-     "words|characters", 0, 0},
-    {"jaccard", OPTION_REAL, AT(jaccard), "S",
-     "compare the shingles of documents that share a band, and drop only those with at least this "
-     "similarity",
-     NULL, 0, 0},
-    {"seed", OPTION_INT, AT(seed), "N", "seed of the hash functions (default: 1)", NULL, 0,
-     INT64_MAX},
-    {"buckets", OPTION_INT, AT(buckets), "N",
-     "number of parts of the index; more parts need less memory (default: by the size of the "
-     "input)",
-     NULL, 1, SECTIONS_MOST},
-    DATA_WORK_OPTIONS(struct dedup_options, common),
-    DATA_END,
+    DATA_INPUT_OPTIONS(common),
+    DATA_OUTPUT_OPTIONS(common),
+    DATA_DROPPED_OPTION(common),
+    HEADING("Duplicates"),
+    FLAG("exact", exact, "only texts that are equal byte for byte",
+         .refuses = "preset|bands|rows|ngram|ngram-unit|jaccard"),
+    WORD("preset", preset, "NAME", "fineweb|refinedweb|nemo",
+         "fineweb: 14 bands of 8 rows, 5 words; refinedweb: 450 of 20, 5 words; nemo: 20 of 13, 24 "
+         "characters"),
+    RANGE("bands", bands, 1, 10000, "number of bands (default: the preset's)"),
+    RANGE("rows", rows, 1, 1000, "rows per band (default: the preset's)"),
+    RANGE("ngram", ngram, 1, 1000, "words or characters per shingle (default: the preset's)"),
+    WORD("ngram-unit", unit, "UNIT", "words|characters",
+         "unit of shingles (default: the preset's)"),
+    QUANTITY("jaccard", jaccard, "S",
+             "compare the shingles of documents that share a band, and drop only those with at "
+             "least this similarity",
+             .range = REAL_UP_TO_1),
+    RANGE("seed", seed, 0, INT64_MAX, "seed of the hash functions"),
+    RANGE("buckets", buckets, 1, SECTIONS_MOST,
+          "number of parts of the index; more parts need less memory (default: by the size of the "
+          "input)"),
+    DATA_WORK_OPTIONS(common),
+    {0},
 };
 
 static int run(void *context, const struct options_result *result, struct error *err)
@@ -50,17 +47,10 @@ static int run(void *context, const struct options_result *result, struct error 
         {.bands = 450, .rows = 20, .ngram = 5, .unit = SHINGLE_WORDS},
         {.bands = 20, .rows = 13, .ngram = 24, .unit = SHINGLE_CHARACTERS},
     };
-    static const char *const near[] = {"preset", "bands", "rows", "ngram", "ngram-unit", "jaccard"};
     struct dedup_options *words = context;
     struct dedup_config config = presets[words->preset];
 
-    for (size_t i = 0; words->exact && i < sizeof(near) / sizeof(near[0]); i++)
-        if (options_given(result, near[i]))
-            return error_set_code(err, ERROR_USAGE,
-                                  "--%s and --exact cannot be used together; drop one", near[i]);
-    if (!(words->jaccard >= 0 && words->jaccard <= 1))
-        return error_set_code(err, ERROR_USAGE, "--jaccard=%g must be greater than 0 and at most 1",
-                              words->jaccard);
+    (void)result;
     config.exact = words->exact;
     config.jaccard = words->jaccard;
     config.seed = (uint64_t)words->seed;

@@ -2,6 +2,7 @@
 /* `megatron data extract`: the documents of a MediaWiki dump as JSON lines, for people who want to
  * look at them or to filter them. */
 #include "config.h"
+#include "base/core/option_rows.h"
 #include "lib/clock.h"
 #include "lib/cpuset.h"
 #include "data_common.h"
@@ -20,21 +21,21 @@ struct extract_options {
     struct wiki_words wiki;
 };
 
+#define AT(field) offsetof(struct extract_options, field)
 static const struct option table[] = {
-    {"Input and output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"input", OPTION_LIST, DATA_AT(struct extract_options, common, input), "FILE...",
-     "dumps: files, globs, directories, or - for standard input; .xml, also .bz2 .gz .xz .zst",
-     NULL, 0, 0},
-    {"max-page-bytes", OPTION_BYTES, DATA_AT(struct extract_options, common, max_line), "SIZE",
-     "longer pages are skipped (default: 64M)", NULL, 1024, 1 << 30},
-    {"strict", OPTION_FLAG, DATA_AT(struct extract_options, common, strict), NULL,
-     "stop at the first broken page or file, or unclosed markup", NULL, 0, 0},
-    {"output", OPTION_TEXT, DATA_AT(struct extract_options, common, output), "FILE",
-     "write FILE, compressed if it ends in .zst (default: standard output)", NULL, 0, 0},
-    DATA_OVERWRITE_OPTION(struct extract_options, common),
-    WIKI_OPTIONS(struct extract_options, wiki),
-    DATA_WORK_OPTIONS(struct extract_options, common),
-    DATA_END,
+    HEADING("Input and output"),
+    VALUES(
+        "input", common.input, "FILE...",
+        "dumps: files, globs, directories, or - for standard input; .xml, also .bz2 .gz .xz .zst"),
+    BYTES("max-page-bytes", common.max_line, "SIZE", 1024, 1 << 30,
+          "longer pages are skipped (default: 64M)"),
+    FLAG("strict", common.strict, "stop at the first broken page or file, or unclosed markup"),
+    TEXT("output", common.output, "FILE",
+         "write FILE, compressed if it ends in .zst (default: standard output)"),
+    DATA_OVERWRITE_OPTION(common),
+    WIKI_OPTIONS(wiki),
+    DATA_WORK_OPTIONS(common),
+    {0},
 };
 
 static void show_counts(const struct wiki_counts *counts, double seconds)

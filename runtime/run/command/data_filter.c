@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
+#include "base/core/option_rows.h"
 #include "data/curate/tools.h"
 
 #include <stdio.h>
@@ -17,37 +18,32 @@ struct filter_options {
 #define AT(field) offsetof(struct filter_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct filter_options, common),
-    DATA_OUTPUT_OPTIONS(struct filter_options, common),
-    DATA_DROPPED_OPTION(struct filter_options, common),
-    {"Rules", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"rules", OPTION_LIST, AT(rules), "NAME...",
-     "rules or groups: gopher, gopher-quality, gopher-repetition, c4, fineweb, all, none (default: "
-     "all but c4-line-end, as FineWeb)",
-     NULL, 0, 0},
-    {"without-rules", OPTION_LIST, AT(without), "NAME...", "rules or groups to switch off", NULL, 0,
-     0},
-    {"set", OPTION_LIST, AT(set), "RULE=NUMBER...", "change the threshold of a rule", NULL, 0, 0},
-    {"list-rules", OPTION_FLAG, AT(list), NULL, "print all rules with their thresholds, and exit",
-     NULL, 0, 0},
-    {"Language", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"language-model", OPTION_TEXT, AT(model), "FILE",
-     "fastText model that recognizes languages (lid.176.bin or .ftz)", NULL, 0, 0},
-    {"languages", OPTION_LIST, AT(languages), "LABEL...",
-     "keep texts in these languages (default: any that is recognized)", NULL, 0, 0},
-    {"language-threshold", OPTION_REAL, AT(threshold), "P",
-     "minimum probability of the language (default: 0.65)", NULL, 0, 0},
-    {"add-language", OPTION_FLAG, AT(add_language), NULL,
-     "add members language and language_score to the documents", NULL, 0, 0},
-    {"Personal data", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"mask-pii", OPTION_FLAG, AT(mask), NULL, "replace e-mail addresses and public IPv4 addresses",
-     NULL, 0, 0},
-    {"mask-email", OPTION_TEXT, AT(email), "TEXT",
-     "replace e-mail addresses by TEXT (with --mask-pii: email@example.com)", NULL, 0, 0},
-    {"mask-ip", OPTION_TEXT, AT(address), "TEXT",
-     "replace public IPv4 addresses by TEXT (with --mask-pii: 22.214.171.124)", NULL, 0, 0},
-    DATA_WORK_OPTIONS(struct filter_options, common),
-    DATA_END,
+    DATA_INPUT_OPTIONS(common),
+    DATA_OUTPUT_OPTIONS(common),
+    DATA_DROPPED_OPTION(common),
+    HEADING("Rules"),
+    VALUES("rules", rules, "NAME...",
+           "rules or groups: gopher, gopher-quality, gopher-repetition, c4, fineweb, all, none "
+           "(default: all but c4-line-end, as FineWeb)"),
+    VALUES("without-rules", without, "NAME...", "rules or groups to switch off"),
+    VALUES("set", set, "RULE=NUMBER...", "change the threshold of a rule"),
+    FLAG("list-rules", list, "print all rules with their thresholds, and exit"),
+    HEADING("Language"),
+    TEXT("language-model", model, "FILE",
+         "fastText model that recognizes languages (lid.176.bin or .ftz)"),
+    VALUES("languages", languages, "LABEL...",
+           "keep texts in these languages (default: any that is recognized)"),
+    QUANTITY("language-threshold", threshold, "P",
+             "minimum probability of the language (default: 0.65)"),
+    FLAG("add-language", add_language, "add members language and language_score to the documents"),
+    HEADING("Personal data"),
+    FLAG("mask-pii", mask, "replace e-mail addresses and public IPv4 addresses"),
+    TEXT("mask-email", email, "TEXT",
+         "replace e-mail addresses by TEXT (with --mask-pii: email@example.com)"),
+    TEXT("mask-ip", address, "TEXT",
+         "replace public IPv4 addresses by TEXT (with --mask-pii: 22.214.171.124)"),
+    DATA_WORK_OPTIONS(common),
+    {0},
 };
 
 static int take_rules(const struct filter_options *words, const struct options_result *result,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
+#include "base/core/option_rows.h"
 #include "base/core/list.h"
 #include "data/curate/tools.h"
 
@@ -23,19 +24,16 @@ struct merge_options {
 #define AT(field) offsetof(struct merge_options, field)
 
 static const struct option table[] = {
-    {"Input and output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"input", OPTION_LIST, AT(input), "PREFIX...",
-     "pairs without .bin and .idx, in this order; a directory is all pairs in it, by name", NULL, 0,
-     0},
-    {"output-prefix", OPTION_TEXT, AT(output), "PREFIX", "write PREFIX.bin and PREFIX.idx", NULL, 0,
-     0},
-    {"overwrite", OPTION_FLAG, AT(overwrite), NULL, "replace output that exists", NULL, 0, 0},
-    {"Work", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"workers", OPTION_INT, AT(workers), "N",
-     "threads per rank (default: the CPUs the rank may use)", NULL, 1, 4096},
-    {"lease", OPTION_INT, AT(lease), "SECONDS",
-     "take over work that another rank makes no progress with (default: 30)", NULL, 1, 86400},
-    DATA_END,
+    HEADING("Input and output"),
+    VALUES("input", input, "PREFIX...",
+           "pairs without .bin and .idx, in this order; a directory is all pairs in it, by name"),
+    TEXT("output-prefix", output, "PREFIX", "write PREFIX.bin and PREFIX.idx"),
+    FLAG("overwrite", overwrite, "replace output that exists"),
+    HEADING("Work"),
+    RANGE("workers", workers, 1, 4096, "threads per rank (default: the CPUs the rank may use)"),
+    NUMBER("lease", lease, "SECONDS", 1, 86400,
+           "take over work that another rank makes no progress with"),
+    {0},
 };
 
 /* Prefixes, as they are found; owned. */

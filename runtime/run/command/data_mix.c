@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data_common.h"
+#include "base/core/option_rows.h"
 #include "data/curate/tools.h"
 #include "lib/parse.h"
 #include "base/core/xmalloc.h"
@@ -17,24 +18,25 @@ struct mix_options {
 #define AT(field) offsetof(struct mix_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct mix_options, common),
-    DATA_OUTPUT_OPTIONS(struct mix_options, common),
-    {"Shares", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"weights", OPTION_LIST, AT(weights), "W...",
-     "one per word of --input: its share of the output; they need not add up to 1", NULL, 0, 0},
-    {"epochs", OPTION_LIST, AT(epochs), "E...",
-     "one per word of --input instead: how often it is read (2.5, 0.1; default: once)", NULL, 0, 0},
-    {"weight-by", OPTION_CHOICE, AT(unit), "UNIT",
-     "whether weights apply to bytes of text (default) or to documents", "bytes|documents", 0, 0},
-    {"size", OPTION_BYTES, AT(size), "SIZE",
-     "bytes of text in the output, with --weights (default: as much as in the input)", NULL, 1,
-     INT64_MAX},
-    {"documents", OPTION_INT, AT(documents), "N",
-     "number of documents in the output, with --weights and --weight-by documents", NULL, 1,
-     INT64_MAX},
-    {"seed", OPTION_INT, AT(seed), "N", "seed of the order (default: 1)", NULL, 0, INT64_MAX},
-    DATA_WORK_OPTIONS(struct mix_options, common),
-    DATA_END,
+    DATA_INPUT_OPTIONS(common),
+    DATA_OUTPUT_OPTIONS(common),
+    HEADING("Shares"),
+    VALUES("weights", weights, "W...",
+           "one per word of --input: its share of the output; they need not add up to 1",
+           .refuses = "epochs"),
+    VALUES("epochs", epochs, "E...",
+           "one per word of --input instead: how often it is read (2.5, 0.1; default: once)"),
+    WORD("weight-by", unit, "UNIT", "bytes|documents",
+         "whether weights apply to bytes of text or to documents"),
+    BYTES("size", size, "SIZE", 1, INT64_MAX,
+          "bytes of text in the output, with --weights (default: as much as in the input)",
+          .needs = "weights"),
+    RANGE("documents", documents, 1, INT64_MAX,
+          "number of documents in the output, with --weights and --weight-by documents",
+          .needs = "weights"),
+    RANGE("seed", seed, 0, INT64_MAX, "seed of the order"),
+    DATA_WORK_OPTIONS(common),
+    {0},
 };
 
 /* One number per source; the caller frees. NULL where the option was not given, or with 'err' set.
@@ -71,13 +73,6 @@ static double *take_numbers(const char *option, const struct option_list *list, 
 
 static int check_words(const struct mix_options *words, struct error *err)
 {
-    if (words->weights.count > 0 && words->epochs.count > 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "--weights and --epochs cannot be used together; drop one");
-    if ((words->size > 0 || words->documents > 0) && words->weights.count == 0)
-        return error_set_code(
-            err, ERROR_USAGE,
-            "--size and --documents need --weights; use --weights W... with one weight per input");
     if (words->size > 0 && words->unit == MIX_DOCUMENTS)
         return error_set_code(err, ERROR_USAGE,
                               "--size is in bytes of text; use --documents with --weight-by "

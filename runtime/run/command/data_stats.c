@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "base/core/option_rows.h"
 #include "data/tokenizer/tokenizer_options.h"
 #include "data_common.h"
 #include "data/curate/tools.h"
@@ -16,18 +17,17 @@ struct stats_options {
 #define AT(field) offsetof(struct stats_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct stats_options, common),
-    {"output-prefix", OPTION_TEXT, DATA_AT(struct stats_options, common, output), "PREFIX",
-     "write PREFIX.json and PREFIX.html", NULL, 0, 0},
-    DATA_OVERWRITE_OPTION(struct stats_options, common),
-    {"What to count", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"language-model", OPTION_TEXT, AT(model), "FILE",
-     "count languages with this fastText model (lid.176.bin or .ftz)", NULL, 0, 0},
-    {"no-duplicates", OPTION_UNFLAG, AT(duplicates), NULL,
-     "do not count equal texts; the input is then read once, not twice", NULL, 0, 0},
-    TOKENIZER_OPTIONS(struct stats_options, tokenizer),
-    DATA_WORK_OPTIONS(struct stats_options, common),
-    DATA_END,
+    DATA_INPUT_OPTIONS(common),
+    TEXT("output-prefix", common.output, "PREFIX", "write PREFIX.json and PREFIX.html"),
+    DATA_OVERWRITE_OPTION(common),
+    HEADING("What to count"),
+    TEXT("language-model", model, "FILE",
+         "count languages with this fastText model (lid.176.bin or .ftz)"),
+    UNFLAG("no-duplicates", duplicates,
+           "do not count equal texts; the input is then read once, not twice"),
+    TOKENIZER_OPTIONS(tokenizer),
+    DATA_WORK_OPTIONS(common),
+    {0},
 };
 
 /* Tokens are counted where a tokenizer is named. */

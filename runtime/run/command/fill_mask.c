@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/core/option_rows.h"
 #include "run/generate/fill_mask.h"
 #include "data/tokenizer/tokenizer_options.h"
 #include "commands.h"
@@ -10,27 +11,27 @@
 
 /* clang-format off */
 static const struct option options[] = {
-    {"load", OPTION_TEXT, AT(base.load), "DIR", "checkpoint directory or Hugging Face folder of a masked language model", 0, 0, 0},
+    TEXT("load", base.load, "DIR", "checkpoint directory or Hugging Face folder of a masked language model"),
 
-    {"Prompts", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"prompt", OPTION_TEXTS, AT(base.prompt), "TEXT", "text with <mask> (BERT: [MASK]) in it; can be repeated", 0, 0, 0},
-    {"prompts", OPTION_LIST, AT(base.prompts), "TEXT ...", "several prompts", 0, 0, 0},
-    {"prompt-file", OPTION_TEXT, AT(base.prompt_file), "FILE", "file with one prompt per line; - reads standard input", 0, 0, 0},
-    {"mask-id", OPTION_INT, AT(mask_id), "N", "token id of the mask (default: the tokenizer's)", 0, 0, INT32_MAX},
+    HEADING("Prompts"),
+    TEXTS("prompt", base.prompt, "TEXT", "text with <mask> (BERT: [MASK]) in it; can be repeated"),
+    VALUES("prompts", base.prompts, "TEXT ...", "several prompts"),
+    TEXT("prompt-file", base.prompt_file, "FILE", "file with one prompt per line; - reads standard input"),
+    RANGE("mask-id", mask_id, 0, INT32_MAX, "token id of the mask (default: the tokenizer's)"),
 
-    {"Output", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"top-k", OPTION_INT, AT(base.top_k), "N", "number of tokens to show for each mask (default: 5)", 0, 1, INT32_MAX},
-    {"pseudo-perplexity", OPTION_FLAG, AT(pseudo_perplexity), 0, "mask each token of the texts in turn and print how well the model predicts them", 0, 0, 0},
-    {"json", OPTION_FLAG, AT(base.json), 0, "print one JSON value per line and prompt", 0, 0, 0},
+    HEADING("Output"),
+    RANGE("top-k", base.top_k, 1, INT32_MAX, "number of tokens to show for each mask"),
+    FLAG("pseudo-perplexity", pseudo_perplexity, "mask each token of the texts in turn and print how well the model predicts them"),
+    FLAG("json", base.json, "print one JSON value per line and prompt"),
 
-    TOKENIZER_OPTIONS(struct fill_mask_options, base.tokenizer),
+    TOKENIZER_OPTIONS(base.tokenizer),
 
-    {"Device", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"bf16", OPTION_FLAG, AT(base.bf16), 0, "run in bfloat16 (GPU only)", 0, 0, 0},
-    {"fp16", OPTION_FLAG, AT(base.fp16), 0, "run in fp16 (GPU only)", 0, 0, 0},
-    {"device", OPTION_CHOICE, AT(base.device), 0, "device to compute on (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
-    {"cpu-threads", OPTION_INT, AT(base.threads), "N", "threads on CPUs (default: all cores)", 0, 1, 4096},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+    HEADING("Device"),
+    FLAG("bf16", base.bf16, "run in bfloat16 (GPU only)"),
+    FLAG("fp16", base.fp16, "run in fp16 (GPU only)"),
+    CHOICE("device", base.device, "auto|cpu|cuda", "device to compute on", .otherwise = "cuda if the node has a GPU"),
+    RANGE("cpu-threads", base.threads, 1, 4096, "threads on CPUs (default: all cores)"),
+    {0},
 };
 /* clang-format on */
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/core/option_rows.h"
 #include "run/generate/generate.h"
 #include "data/tokenizer/tokenizer_options.h"
 #include "commands.h"
@@ -11,41 +12,41 @@
 
 /* clang-format off */
 static const struct option options[] = {
-    {"load", OPTION_TEXT, AT(load), "DIR", "checkpoint directory or Hugging Face folder", 0, 0, 0},
+    TEXT("load", load, "DIR", "checkpoint directory or Hugging Face folder"),
 
-    {"Prompts", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"prompt", OPTION_TEXTS, AT(prompt), "TEXT", "prompt to continue; can be repeated", 0, 0, 0},
-    {"prompts", OPTION_LIST, AT(prompts), "TEXT ...", "several prompts", 0, 0, 0},
-    {"prompt-file", OPTION_TEXT, AT(prompt_file), "FILE", "file with one prompt per line; - reads standard input", 0, 0, 0},
+    HEADING("Prompts"),
+    TEXTS("prompt", prompt, "TEXT", "prompt to continue; can be repeated"),
+    VALUES("prompts", prompts, "TEXT ...", "several prompts"),
+    TEXT("prompt-file", prompt_file, "FILE", "file with one prompt per line; - reads standard input"),
 
-    {"Texts", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"num-tokens-to-generate", OPTION_INT, AT(tokens), "N", "number of tokens to generate per prompt (default: 30)", 0, 1, INT32_MAX},
-    {"num-tokens", OPTION_INT, AT(tokens), "N", "same as --num-tokens-to-generate", 0, 1, INT32_MAX},
-    {"out-seq-length", OPTION_INT, AT(out_seq_length), "N", "maximum sequence length, prompt included", 0, 1, INT32_MAX},
-    {"ignore-eod", OPTION_FLAG, AT(ignore_eod), 0, "continue after the end-of-document token", 0, 0, 0},
-    {"eod-id", OPTION_INT, AT(eod_id), "N", "token id that ends a text (default: the tokenizer's)", 0, 0, INT32_MAX},
-    {"micro-batch-size", OPTION_INT, AT(texts), "N", "prompts generated together (default: at most 8)", 0, 1, 65536},
-    {"json", OPTION_FLAG, AT(json), 0, "print one JSON object per line and prompt", 0, 0, 0},
-    {"logits", OPTION_TEXT, AT(logits), "FILE", "write the logits after each token to a safetensors file", 0, 0, 0},
+    HEADING("Texts"),
+    RANGE("num-tokens-to-generate", tokens, 1, INT32_MAX, "number of tokens to generate per prompt"),
+    ALIAS("num-tokens", "num-tokens-to-generate"),
+    RANGE("out-seq-length", out_seq_length, 1, INT32_MAX, "maximum sequence length, prompt included"),
+    FLAG("ignore-eod", ignore_eod, "continue after the end-of-document token"),
+    RANGE("eod-id", eod_id, 0, INT32_MAX, "token id that ends a text (default: the tokenizer's)"),
+    RANGE("micro-batch-size", texts, 1, 65536, "prompts generated together (default: at most 8)"),
+    FLAG("json", json, "print one JSON object per line and prompt"),
+    TEXT("logits", logits, "FILE", "write the logits after each token to a safetensors file"),
 
-    {"Sampling", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"greedy", OPTION_FLAG, AT(greedy), 0, "always take the most likely token (default)", 0, 0, 0},
-    {"temperature", OPTION_REAL, AT(temperature), "X", "sampling temperature (default: 1.0; 0 means greedy)", 0, 0, 0},
-    {"top-k", OPTION_INT, AT(top_k), "N", "sample from the N most likely tokens (default: 0, all)", 0, 0, INT32_MAX},
-    {"top-p", OPTION_REAL, AT(top_p), "X", "nucleus sampling: the most likely tokens with total probability X (default: 0, all)", 0, 0, 0},
-    {"seed", OPTION_INT, AT(seed), "N", "random seed of sampling (default: 1234)", 0, 0, INT64_MAX},
+    HEADING("Sampling"),
+    FLAG("greedy", greedy, "always take the most likely token (default)"),
+    REAL("temperature", temperature, "sampling temperature (default: 1.0; 0 means greedy)"),
+    RANGE("top-k", top_k, 0, INT32_MAX, "sample from the N most likely tokens", .otherwise = "0, all"),
+    REAL("top-p", top_p, "nucleus sampling: the most likely tokens with total probability X (default: 0, all)"),
+    RANGE("seed", seed, 0, INT64_MAX, "random seed of sampling"),
 
-    TOKENIZER_OPTIONS(struct generate_options, tokenizer),
+    TOKENIZER_OPTIONS(tokenizer),
 
-    {"Layout and device", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"tensor-model-parallel-size", OPTION_INT, AT(tp), "N", "degree of tensor model parallelism (default: 1)", 0, 1, INT32_MAX},
-    {"pipeline-model-parallel-size", OPTION_INT, AT(pp), "N", "degree of pipeline model parallelism (default: 1)", 0, 1, INT32_MAX},
-    {"distributed-timeout-minutes", OPTION_REAL, AT(timeout_minutes), "X", "timeout of distributed operations (default: 10)", 0, 0, 0},
-    {"bf16", OPTION_FLAG, AT(bf16), 0, "run in bfloat16 (GPU only)", 0, 0, 0},
-    {"fp16", OPTION_FLAG, AT(fp16), 0, "run in fp16 (GPU only)", 0, 0, 0},
-    {"device", OPTION_CHOICE, AT(device), 0, "device to compute on (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
-    {"cpu-threads", OPTION_INT, AT(threads), "N", "threads per CPU rank (default: its cores)", 0, 1, 4096},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+    HEADING("Layout and device"),
+    RANGE("tensor-model-parallel-size", tp, 1, INT32_MAX, "degree of tensor model parallelism (default: 1)"),
+    RANGE("pipeline-model-parallel-size", pp, 1, INT32_MAX, "degree of pipeline model parallelism (default: 1)"),
+    REAL("distributed-timeout-minutes", timeout_minutes, "timeout of distributed operations"),
+    FLAG("bf16", bf16, "run in bfloat16 (GPU only)"),
+    FLAG("fp16", fp16, "run in fp16 (GPU only)"),
+    CHOICE("device", device, "auto|cpu|cuda", "device to compute on", .otherwise = "cuda if the node has a GPU"),
+    RANGE("cpu-threads", threads, 1, 4096, "threads per CPU rank (default: its cores)"),
+    {0},
 };
 /* clang-format on */
 

@@ -5,7 +5,7 @@
 #include "container/enroot.h"
 #include "image.h"
 #include "base/core/log.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "lib/parse.h"
 #include "run/image/get.h"
 #include "lib/file.h"
@@ -29,42 +29,33 @@
 
 #define AT(field) offsetof(struct image_options, field)
 static const struct option options[] = {
-    {"cache", OPTION_TEXT, AT(cache), "DIR",
-     "cache directory (default: MEGATRON_IMAGE_CACHE, else below ~/.cache)", NULL, 0, 0},
-    {"timeout", OPTION_INT, AT(timeout), "SECONDS", "import, get: give up after SECONDS (0: never)",
-     NULL, 0, 1 << 30},
-    {"min-free", OPTION_TEXT, AT(min_free), "SIZE",
-     "import, get: refuse to import with less free space (default: 1G)", NULL, 0, 0},
-    {"processors", OPTION_INT, AT(processors), "N",
-     "import, get: CPUs to use (default: all that this process may use)", NULL, 1, 1 << 20},
-    {"arch", OPTION_TEXT, AT(arch), "NAME",
-     "import, get: image for x86_64, aarch64 or ppc64le (default: this machine)", NULL, 0, 0},
-    {"output", OPTION_TEXT, AT(output), "FILE", "import: also copy the image to FILE", NULL, 0, 0},
-    {"o", OPTION_SHORT, 0, NULL, "output", NULL, 0, 0},
-    {"keep-days", OPTION_INT, AT(keep_days), "N", "prune: remove images not used for N days", NULL,
-     0, 36500},
-    {"max-size", OPTION_TEXT, AT(max_size), "SIZE",
-     "prune: remove least recently used images down to SIZE (500G, 2T)", NULL, 0, 0},
-    {"Options of get, as the Slurm plugin passes them", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"shared-cache", OPTION_TEXT, AT(shared_cache), "DIR", "read-only cache for all users", NULL, 0,
-     0},
-    {"publisher", OPTION_TEXT, AT(publisher), "USER", "owner of the shared cache besides root",
-     NULL, 0, 0},
-    {"stage", OPTION_TEXT, AT(stage), "DIR", "copy the image to this directory of the node", NULL,
-     0, 0},
-    {"stage-max", OPTION_TEXT, AT(stage_max), "SIZE", "limit of all copies of this user", NULL, 0,
-     0},
-    {"job", OPTION_TEXT, AT(job), "NAME", "unique name of the job: look the image up once per job",
-     NULL, 0, 0},
-    {"step", OPTION_TEXT, AT(step), "NAME", "unique name of the job step", NULL, 0, 0},
-    {"nodes", OPTION_INT, AT(nodes), "N", "nodes of the step; one of them imports", NULL, 1,
-     1 << 24},
-    {"wait", OPTION_FLAG, AT(wait), NULL, "another node of the step imports; wait for it", NULL, 0,
-     0},
-    {"container", OPTION_TEXT, AT(container), "NAME",
-     "create the Enroot container megatron_NAME and print that name", NULL, 0, 0},
-    {"importer", OPTION_TEXT, AT(importer), "PROGRAM", "run `PROGRAM get URI` to get the image",
-     NULL, 0, 0},
+    TEXT("cache", cache, "DIR",
+         "cache directory (default: MEGATRON_IMAGE_CACHE, else below ~/.cache)"),
+    NUMBER("timeout", timeout, "SECONDS", 0, 1 << 30,
+           "import, get: give up after SECONDS (0: never)"),
+    TEXT("min-free", min_free, "SIZE",
+         "import, get: refuse to import with less free space (default: 1G)"),
+    RANGE("processors", processors, 1, 1 << 20,
+          "import, get: CPUs to use (default: all that this process may use)"),
+    TEXT("arch", arch, "NAME",
+         "import, get: image for x86_64, aarch64 or ppc64le (default: this machine)"),
+    TEXT("output", output, "FILE", "import: also copy the image to FILE"),
+    SHORT("o", "output"),
+    RANGE("keep-days", keep_days, 0, 36500, "prune: remove images not used for N days"),
+    TEXT("max-size", max_size, "SIZE",
+         "prune: remove least recently used images down to SIZE (500G, 2T)"),
+    HEADING("Options of get, as the Slurm plugin passes them"),
+    TEXT("shared-cache", shared_cache, "DIR", "read-only cache for all users"),
+    TEXT("publisher", publisher, "USER", "owner of the shared cache besides root"),
+    TEXT("stage", stage, "DIR", "copy the image to this directory of the node"),
+    TEXT("stage-max", stage_max, "SIZE", "limit of all copies of this user"),
+    TEXT("job", job, "NAME", "unique name of the job: look the image up once per job"),
+    TEXT("step", step, "NAME", "unique name of the job step"),
+    RANGE("nodes", nodes, 1, 1 << 24, "nodes of the step; one of them imports"),
+    FLAG("wait", wait, "another node of the step imports; wait for it"),
+    TEXT("container", container, "NAME",
+         "create the Enroot container megatron_NAME and print that name"),
+    TEXT("importer", importer, "PROGRAM", "run `PROGRAM get URI` to get the image"),
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0},
 };
 

@@ -4,7 +4,7 @@
 #include "commands.h"
 #include "lib/contract.h"
 #include "launch.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "lib/parse.h"
 #include "lib/port.h"
 #include "engine/comm/secret.h"
@@ -22,33 +22,27 @@ enum { LEAST_SECRET = 16, MOST_SECRET = 1024, MOST_RANKS = 4096 };
 #define AT(field) offsetof(struct launch_options, field)
 /* clang-format off */
 static const struct option table[] = {
-    {"Ranks", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"nproc-per-node", OPTION_TEXT, AT(nproc), "N|gpu|auto",
-     "ranks in this pod: a number, gpu (one per GPU) or auto (gpu, or 1 without GPUs); default: the environment's, else auto", NULL, 0, 0},
-    {"bind", OPTION_TEXT, AT(bind), "POLICY",
-     "binding policy: auto, none, gpu, numa, core or lists of CPUs, as for megatron topo", NULL, 0, 0},
-    {"nics", OPTION_TEXT, AT(nics), "POLICY", "NIC policy: auto, none, all or lists of NICs", NULL, 0, 0},
-    {"no-label", OPTION_FLAG, AT(no_label), NULL, "do not prefix output lines with the rank", NULL, 0, 0},
-    {"Pods", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"kind", OPTION_TEXT, AT(kind), "KIND",
-     "what started this pod: job, slurm, none or auto, from the environment (default)", NULL, 0, 0},
-    {"nnodes", OPTION_INT, AT(nodes), "N", "number of pods", NULL, 1, INT32_MAX},
-    {"node-rank", OPTION_INT, AT(node_rank), "N", "index of this pod, from 0", NULL, 0, INT32_MAX},
-    {"master-addr", OPTION_TEXT, AT(master), "HOST", "name or address of the pod with rank 0", NULL, 0, 0},
-    {"master-port", OPTION_INT, AT(port), "N", "port of rank 0 (default: 29500; with one pod any free port)", NULL, 1, 65535},
-    {"timeout", OPTION_INT, AT(timeout), "SECONDS", "how long to wait for DNS to resolve the name of the pod with rank 0 (default: 600)", NULL, 0, 86400},
-    {"secret-file", OPTION_TEXT, AT(secret_file), "FILE",
-     "file with the secret that all pods share (default: the variable MEGATRON_SECRET; with one pod a random one)", NULL, 0, 0},
-    {"no-secret", OPTION_FLAG, AT(no_secret), NULL, "let several pods connect without a secret", NULL, 0, 0},
-    {"Restarts", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"max-restarts", OPTION_INT, AT(starts), "N",
-     "give up after this many consecutive restarts without a new checkpoint; 0: never restart (default: 3)", NULL, 0, 1000000},
-    {"pause", OPTION_INT, AT(pause), "SECONDS",
-     "time between starts; four times longer after each start without a new checkpoint (default: 5)", NULL, 0, 300},
-    {"Tests", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"dry-run", OPTION_FLAG, AT(dry_run), NULL, "print the variables of each rank instead of starting it", NULL, 0, 0},
-    {"topology", OPTION_TEXT, AT(topology), "FILE", "hwloc XML file of another node, for --dry-run", NULL, 0, 0},
-    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    HEADING("Ranks"),
+    TEXT("nproc-per-node", nproc, "N|gpu|auto", "ranks in this pod: a number, gpu (one per GPU) or auto (gpu, or 1 without GPUs); default: the environment's, else auto"),
+    TEXT("bind", bind, "POLICY", "binding policy: auto, none, gpu, numa, core or lists of CPUs, as for megatron topo"),
+    TEXT("nics", nics, "POLICY", "NIC policy: auto, none, all or lists of NICs"),
+    FLAG("no-label", no_label, "do not prefix output lines with the rank"),
+    HEADING("Pods"),
+    TEXT("kind", kind, "KIND", "what started this pod: job, slurm, none or auto, from the environment (default)"),
+    RANGE("nnodes", nodes, 1, INT32_MAX, "number of pods"),
+    RANGE("node-rank", node_rank, 0, INT32_MAX, "index of this pod, from 0"),
+    TEXT("master-addr", master, "HOST", "name or address of the pod with rank 0"),
+    RANGE("master-port", port, 1, 65535, "port of rank 0 (default: 29500; with one pod any free port)"),
+    NUMBER("timeout", timeout, "SECONDS", 0, 86400, "how long to wait for DNS to resolve the name of the pod with rank 0"),
+    TEXT("secret-file", secret_file, "FILE", "file with the secret that all pods share (default: the variable MEGATRON_SECRET; with one pod a random one)"),
+    FLAG("no-secret", no_secret, "let several pods connect without a secret"),
+    HEADING("Restarts"),
+    RANGE("max-restarts", starts, 0, 1000000, "give up after this many consecutive restarts without a new checkpoint; 0: never restart"),
+    NUMBER("pause", pause, "SECONDS", 0, 300, "time between starts; four times longer after each start without a new checkpoint"),
+    HEADING("Tests"),
+    FLAG("dry-run", dry_run, "print the variables of each rank instead of starting it"),
+    TEXT("topology", topology, "FILE", "hwloc XML file of another node, for --dry-run"),
+    {0},
 };
 /* clang-format on */
 #undef AT

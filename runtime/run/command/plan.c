@@ -7,51 +7,52 @@
 #include <string.h>
 
 #include "commands.h"
+#include "base/core/option_rows.h"
 #include "base/core/gib.h"
 #include "lib/preset.h"
 
 #define AT(field) offsetof(struct plan_options, field)
 /* clang-format off */
 static const struct option table[] = {
-    {"The model, as for megatron train", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"megatron-model", OPTION_TEXT, AT(model), "NAME", "model preset; \"list\" prints all", NULL, 0, 0},
-    {"num-layers", OPTION_TEXT, AT(layers), "N", "number of transformer layers", NULL, 0, 0},
-    {"hidden-size", OPTION_TEXT, AT(hidden), "N", "transformer hidden size", NULL, 0, 0},
-    {"ffn-hidden-size", OPTION_TEXT, AT(ffn), "N", "hidden size of the feed-forward network (default: 4 x hidden-size)", NULL, 0, 0},
-    {"num-attention-heads", OPTION_TEXT, AT(heads), "N", "number of attention heads", NULL, 0, 0},
-    {"num-query-groups", OPTION_TEXT, AT(groups), "N", "number of query groups (default: num-attention-heads)", NULL, 0, 0},
-    {"swiglu", OPTION_FLAG, AT(swiglu), NULL, "use SwiGLU instead of GELU", NULL, 0, 0},
-    {"seq-length", OPTION_TEXT, AT(sequence), "N", "sequence length (default: the preset's)", NULL, 0, 0},
-    {"vocab-size", OPTION_TEXT, AT(vocabulary), "N", "vocabulary size, without padding", NULL, 0, 0},
-    {"global-batch-size", OPTION_TEXT, AT(batch), "N", "global batch size, in samples", NULL, 0, 0},
-    {"tokens", OPTION_TEXT, AT(tokens), "N", "number of tokens to train on, such as 300B; prints days and cost", NULL, 0, 0},
-    {"precision", OPTION_CHOICE, AT(precision), NULL, "precision of weights and activations; fp8: in linear layers; all: compare bf16 and fp8 (default: bf16)", "bf16|fp16|fp8|all", 0, 0},
+    HEADING("The model, as for megatron train"),
+    TEXT("megatron-model", model, "NAME", "model preset; \"list\" prints all"),
+    TEXT("num-layers", layers, "N", "number of transformer layers"),
+    TEXT("hidden-size", hidden, "N", "transformer hidden size"),
+    TEXT("ffn-hidden-size", ffn, "N", "hidden size of the feed-forward network (default: 4 x hidden-size)"),
+    TEXT("num-attention-heads", heads, "N", "number of attention heads"),
+    TEXT("num-query-groups", groups, "N", "number of query groups (default: num-attention-heads)"),
+    FLAG("swiglu", swiglu, "use SwiGLU instead of GELU"),
+    TEXT("seq-length", sequence, "N", "sequence length (default: the preset's)"),
+    TEXT("vocab-size", vocabulary, "N", "vocabulary size, without padding"),
+    TEXT("global-batch-size", batch, "N", "global batch size, in samples"),
+    TEXT("tokens", tokens, "N", "number of tokens to train on, such as 300B; prints days and cost"),
+    CHOICE("precision", precision, "bf16|fp16|fp8|all", "precision of weights and activations; fp8: in linear layers; all: compare bf16 and fp8"),
 
-    {"The cluster", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"node", OPTION_TEXT, AT(node), "KIND", "kind of the nodes, such as p5.48xlarge; \"list\" prints all", NULL, 0, 0},
-    {"nodes", OPTION_INT, AT(nodes), "N", "number of nodes (default: 1)", NULL, 1, 1000000},
-    {"gpus-per-node", OPTION_INT, AT(gpus), "N", "number of GPUs that the job uses of each node (default: all)", NULL, 1, 1000},
-    {"price", OPTION_REAL, AT(price), "DOLLARS", "price per node and hour (default: the machine file's)", NULL, 0, 0},
-    {"save-bandwidth", OPTION_REAL, AT(save_bandwidth), "GB/S", "rate at which each node writes a checkpoint (default: the machine file's, or 2)", NULL, 0, 0},
-    {"gpu-hours-per-fault", OPTION_REAL, AT(fault_hours), "HOURS", "GPU hours between faults that stop the job (default: the machine file's, or 46000)", NULL, 0, 0},
-    {"restart-minutes", OPTION_REAL, AT(restart_minutes), "MINUTES", "time from a fault to the first new step (default: 10)", NULL, 0, 0},
-    {"machines", OPTION_TEXT, AT(machines), "DIR", "directory of machine files (default: MEGATRON_MACHINES, or those installed)", NULL, 0, 0},
+    HEADING("The cluster"),
+    TEXT("node", node, "KIND", "kind of the nodes, such as p5.48xlarge; \"list\" prints all"),
+    RANGE("nodes", nodes, 1, 1000000, "number of nodes"),
+    RANGE("gpus-per-node", gpus, 1, 1000, "number of GPUs that the job uses of each node (default: all)"),
+    QUANTITY("price", price, "DOLLARS", "price per node and hour (default: the machine file's)"),
+    QUANTITY("save-bandwidth", save_bandwidth, "GB/S", "rate at which each node writes a checkpoint (default: the machine file's, or 2)"),
+    QUANTITY("gpu-hours-per-fault", fault_hours, "HOURS", "GPU hours between faults that stop the job (default: the machine file's, or 46000)"),
+    QUANTITY("restart-minutes", restart_minutes, "MINUTES", "time from a fault to the first new step"),
+    TEXT("machines", machines, "DIR", "directory of machine files (default: MEGATRON_MACHINES, or those installed)"),
 
-    {"Layouts", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"layout", OPTION_TEXT, AT(layout), "SIZES", "fix sizes, such as tp=8,pp=2,vp=2,cp=1,micro=4,recompute=full", NULL, 0, 0},
-    {"top", OPTION_INT, AT(top), "N", "number of layouts to print (default: 10)", NULL, 1, 1000000},
+    HEADING("Layouts"),
+    TEXT("layout", layout, "SIZES", "fix sizes, such as tp=8,pp=2,vp=2,cp=1,micro=4,recompute=full"),
+    RANGE("top", top, 1, 1000000, "number of layouts to print"),
 
-    {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"explain", OPTION_FLAG, AT(explain), NULL, "print the step time by component", NULL, 0, 0},
-    {"json", OPTION_FLAG, AT(json), NULL, "print JSON", NULL, 0, 0},
-    {"csv", OPTION_FLAG, AT(csv), NULL, "print CSV, one line per layout", NULL, 0, 0},
-    {"svg", OPTION_TEXT, AT(svg), "FILE", "draw the step time of the best layouts by component (- writes to standard output)", NULL, 0, 0},
-    {"record", OPTION_TEXT, AT(record), "FILE", "append the best layout to FILE (*.jsonl), for megatron report", NULL, 0, 0},
+    HEADING("Output"),
+    FLAG("explain", explain, "print the step time by component"),
+    FLAG("json", json, "print JSON", .refuses = "csv"),
+    FLAG("csv", csv, "print CSV, one line per layout"),
+    TEXT("svg", svg, "FILE", "draw the step time of the best layouts by component (- writes to standard output)"),
+    TEXT("record", record, "FILE", "append the best layout to FILE (*.jsonl), for megatron report"),
 
-    {"Measure this machine", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"calibrate", OPTION_TEXT, AT(calibrate), "FILE", "measure matrix products, attention, copies and training steps on this machine; write a machine file", NULL, 0, 0},
-    {"device", OPTION_CHOICE, AT(device), NULL, "device to measure (default: cuda if there is a GPU)", "auto|cpu|cuda", 0, 0},
-    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    HEADING("Measure this machine"),
+    TEXT("calibrate", calibrate, "FILE", "measure matrix products, attention, copies and training steps on this machine; write a machine file"),
+    CHOICE("device", device, "auto|cpu|cuda", "device to measure", .otherwise = "cuda if there is a GPU"),
+    {0},
 };
 /* clang-format on */
 #undef AT

@@ -326,9 +326,6 @@ int plan_layouts(const struct plan_options *options, const struct options_result
     if (!options->node)
         return error_set_code(err, ERROR_USAGE,
                               "--node is required: the kind of the nodes; --node list prints all");
-    if (options->json && options->csv)
-        return error_set_code(err, ERROR_USAGE,
-                              "--json and --csv cannot be used together; drop one");
     if (!options->batch)
         return error_set_code(err, ERROR_USAGE,
                               "--global-batch-size is required: the sequences of a step");

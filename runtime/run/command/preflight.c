@@ -4,7 +4,7 @@
 #include "lib/file.h"
 #include "base/core/storage.h"
 #include "base/core/log.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "base/core/memory_stream.h"
 
 #include <errno.h>
@@ -27,39 +27,34 @@ struct settings {
 
 #define AT(field) offsetof(struct settings, field)
 static const struct option table[] = {
-    {"Tests", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"device", OPTION_CHOICE, AT(device), "auto|cpu|cuda",
-     "device to test (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
-    {"node", OPTION_TEXT, AT(node), "KIND",
-     "kind of the nodes, for limits and counts (default: by the machine's product name)", NULL, 0,
-     0},
-    {"machines", OPTION_TEXT, AT(machines), "DIR",
-     "directory of machine files (default: MEGATRON_MACHINES, or those installed)", NULL, 0, 0},
-    {"shared", OPTION_TEXT, AT(shared), "DIR",
-     "directory that all nodes must share (default: the current one)", NULL, 0, 0},
-    {"scratch", OPTION_TEXT, AT(scratch), "DIR",
-     "directory on the local disk (default: TMPDIR, or /tmp)", NULL, 0, 0},
-    {"timeout-seconds", OPTION_INT, AT(timeout), "N",
-     "treat a rank as dead if it does not answer for this long (default: 20)", NULL, 1, 3600},
-    {"sysroot", OPTION_TEXT, AT(root), "DIR",
-     "read /proc, /sys and /dev below DIR, as in a container that mounts the host's (default: /)",
-     NULL, 0, 0},
-    {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"all", OPTION_FLAG, AT(all), NULL, "print the checks that passed, too", NULL, 0, 0},
-    {"json", OPTION_FLAG, AT(json), NULL, "print all verdicts as one JSON object", NULL, 0, 0},
-    {"records", OPTION_TEXT, AT(records), "FILE",
-     "append the verdicts to FILE (*.jsonl), which megatron report reads", NULL, 0, 0},
-    {"history", OPTION_TEXT, AT(history), "FILE",
-     "record failed nodes in FILE; \"none\" disables this (default: "
-     "~/.cache/megatron/preflight.jsonl)",
-     NULL, 0, 0},
-    {"After the test", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"spares", OPTION_INT, AT(spares), "N",
-     "succeed if at most N nodes failed, since the job can exclude them (default: 0)", NULL, 0,
-     1000000},
-    {"exclude-file", OPTION_TEXT, AT(exclude), "FILE",
-     "write the names of the failed nodes to FILE, as srun --exclude takes them", NULL, 0, 0},
-    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    HEADING("Tests"),
+    WORD("device", device, "auto|cpu|cuda", "auto|cpu|cuda", "device to test",
+         .otherwise = "cuda if the node has a GPU"),
+    TEXT("node", node, "KIND",
+         "kind of the nodes, for limits and counts (default: by the machine's product name)"),
+    TEXT("machines", machines, "DIR",
+         "directory of machine files (default: MEGATRON_MACHINES, or those installed)"),
+    TEXT("shared", shared, "DIR", "directory that all nodes must share (default: the current one)"),
+    TEXT("scratch", scratch, "DIR", "directory on the local disk (default: TMPDIR, or /tmp)"),
+    RANGE("timeout-seconds", timeout, 1, 3600,
+          "treat a rank as dead if it does not answer for this long"),
+    TEXT("sysroot", root, "DIR",
+         "read /proc, /sys and /dev below DIR, as in a container that mounts the host's (default: "
+         "/)"),
+    HEADING("Output"),
+    FLAG("all", all, "print the checks that passed, too"),
+    FLAG("json", json, "print all verdicts as one JSON object"),
+    TEXT("records", records, "FILE",
+         "append the verdicts to FILE (*.jsonl), which megatron report reads"),
+    TEXT("history", history, "FILE",
+         "record failed nodes in FILE; \"none\" disables this (default: "
+         "~/.cache/megatron/preflight.jsonl)"),
+    HEADING("After the test"),
+    RANGE("spares", spares, 0, 1000000,
+          "succeed if at most N nodes failed, since the job can exclude them (default: 0)"),
+    TEXT("exclude-file", exclude, "FILE",
+         "write the names of the failed nodes to FILE, as srun --exclude takes them"),
+    {0},
 };
 #undef AT
 

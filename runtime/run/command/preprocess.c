@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "base/core/option_rows.h"
 #include "data/tokenizer/tokenizer_options.h"
 #include "commands.h"
 #include "data/preprocess/preprocess.h"
@@ -29,79 +30,68 @@ struct preprocess_options {
 #define AT(field) offsetof(struct preprocess_options, field)
 
 static const struct option table[] = {
-    {"Input", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"input", OPTION_LIST, AT(input), "FILE...",
-     "input files, globs, directories, or - for standard input; may be .gz .xz .zst .bz2", NULL, 0,
-     0},
-    {"json-keys", OPTION_LIST, AT(json_keys), "KEY...",
-     "keys to extract from JSON, one output each; a.b is key b inside a (default: text)", NULL, 0,
-     0},
-    {"input-format", OPTION_CHOICE, AT(mode), "FORMAT",
-     "json (default), mediawiki (a dump; detected), or plain text: lines, every-line (the default "
-     "of Fairseq*), blank-lines, titles, files",
-     "json|lines|blank-lines|titles|files|mediawiki|every-line", 0, 0},
-    {"detokenize", OPTION_FLAG, AT(detokenize), NULL,
-     "with titles: undo the tokenization of wikitext-103 (1 @,@ 500 becomes 1,500)", NULL, 0, 0},
-    {"max-line-bytes", OPTION_BYTES, AT(max_line), "SIZE",
-     "skip documents larger than this (default: 64M)", NULL, 1024, 1 << 30},
-    {"max-documents", OPTION_INT, AT(max_documents), "N", "stop after N documents", NULL, 1,
-     INT64_MAX},
-    {"strict", OPTION_FLAG, AT(strict), NULL,
-     "stop at the first invalid document, or page with unclosed markup", NULL, 0, 0},
-    WIKI_OPTIONS(struct preprocess_options, wiki),
-    TOKENIZER_OPTIONS(struct preprocess_options, tokenizer),
-    {"append-eod", OPTION_FLAG, AT(append_eod), NULL,
-     "append an end-of-document token to each document", NULL, 0, 0},
-    {"no-append-eod", OPTION_UNFLAG, AT(append_eod), NULL,
-     "do not (the default; the job scripts append it); the last of the two counts", NULL, 0, 0},
-    {"threshold-src", OPTION_INT, AT(dictionary.threshold), "N",
-     "FairseqWords: omit words with a smaller count from a new dict.txt (default: 0)", NULL, 0,
-     INT64_MAX},
-    {"nwords-src", OPTION_INT, AT(dictionary.words), "N",
-     "FairseqWords: maximum number of ids in a new dict.txt (default: no limit)", NULL, 5,
-     INT32_MAX},
-    {"padding-factor", OPTION_INT, AT(dictionary.multiple), "N",
-     "FairseqWords: pad a new dict.txt to a multiple of this (default: 8)", NULL, 1, 65536},
-    {"thresholdsrc", OPTION_RENAMED, 0, NULL, "threshold-src", NULL, 0, 0},
-    {"nwordssrc", OPTION_RENAMED, 0, NULL, "nwords-src", NULL, 0, 0},
-    {"srcdict", OPTION_RENAMED, 0, NULL, "vocab-file", NULL, 0, 0},
-    {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"output-prefix", OPTION_TEXT, AT(output_prefix), "PREFIX",
-     "write PREFIX_KEY_document.bin and .idx; with Fairseq*, PREFIX.bin and .idx", NULL, 0, 0},
-    {"output-shards", OPTION_INT, AT(shards), "N",
-     "write N file pairs of about equal size, PREFIX_00000-of-0000N_KEY_document", NULL, 1, 100000},
-    {"overwrite", OPTION_FLAG, AT(overwrite), NULL, "replace existing output", NULL, 0, 0},
-    {"skip-existing", OPTION_FLAG, AT(skip_existing), NULL,
-     "do nothing if all output files exist, as after a restart", NULL, 0, 0},
-    {"Work", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"workers", OPTION_INT, AT(workers), "N",
-     "worker threads per rank (default: the CPUs available to the rank)", NULL, 1, 4096},
-    {"log-interval", OPTION_INT, AT(log_interval), "N",
-     "documents between progress updates (default: 1000)", NULL, 1, INT64_MAX},
-    {"chunk-bytes", OPTION_BYTES, AT(chunk), "SIZE",
-     "input bytes per unit of work, at least 1/32768 of the input (default: by its size)", NULL, 1,
-     INT64_MAX},
-    {"lease", OPTION_INT, AT(lease), "SECONDS",
-     "take over work on which another rank makes no progress for this long (default: 30)", NULL, 1,
-     86400},
-    {"partitions", OPTION_INT, AT(partitions), "N",
-     "accepted and ignored: work is always divided among all ranks and threads", NULL, 1, 100000},
-    {"Sentences", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"split-sentences", OPTION_FLAG, AT(split_sentences), NULL,
-     "split texts into sentences as NLTK's punkt does, each a sequence; the output is "
-     "PREFIX_KEY_sentence",
-     NULL, 0, 0},
-    {"keep-newlines", OPTION_FLAG, AT(keep_newlines), NULL,
-     "with --split-sentences: keep the white space after a sentence", NULL, 0, 0},
-    {"lang", OPTION_TEXT, AT(lang), "NAME",
-     "with --split-sentences: language of the texts (default: english)", NULL, 0, 0},
-    {"punkt-data", OPTION_TEXT, AT(punkt_data), "DIR",
-     "directory of punkt_tab or nltk_data (default: where NLTK looks, $NLTK_DATA first)", NULL, 0,
-     0},
-    {"nltk-rules", OPTION_CHOICE, AT(nltk), "VERSION",
-     "3.8 (default), or 3.10: curly quotes and guillemets end sentences, too", "3.8|3.10", 0, 0},
-    {"keep-sequential-samples", OPTION_IGNORED, 0, NULL, NULL, NULL, 0, 0},
-    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    HEADING("Input"),
+    VALUES("input", input, "FILE...",
+           "input files, globs, directories, or - for standard input; may be .gz .xz .zst .bz2"),
+    VALUES("json-keys", json_keys, "KEY...",
+           "keys to extract from JSON, one output each; a.b is key b inside a (default: text)"),
+    WORD("input-format", mode, "FORMAT", "json|lines|blank-lines|titles|files|mediawiki|every-line",
+         "json, mediawiki (a dump; detected), or plain text: lines, every-line (the default of "
+         "Fairseq*), blank-lines, titles, files"),
+    FLAG("detokenize", detokenize,
+         "with titles: undo the tokenization of wikitext-103 (1 @,@ 500 becomes 1,500)",
+         .needs = "input-format=titles"),
+    BYTES("max-line-bytes", max_line, "SIZE", 1024, 1 << 30,
+          "skip documents larger than this (default: 64M)"),
+    RANGE("max-documents", max_documents, 1, INT64_MAX, "stop after N documents"),
+    FLAG("strict", strict, "stop at the first invalid document, or page with unclosed markup"),
+    WIKI_OPTIONS(wiki),
+    TOKENIZER_OPTIONS(tokenizer),
+    FLAG("append-eod", append_eod, "append an end-of-document token to each document"),
+    UNFLAG("no-append-eod", append_eod,
+           "do not (the default; the job scripts append it); the last of the two counts"),
+    RANGE("threshold-src", dictionary.threshold, 0, INT64_MAX,
+          "FairseqWords: omit words with a smaller count from a new dict.txt (default: 0)"),
+    RANGE("nwords-src", dictionary.words, 5, INT32_MAX,
+          "FairseqWords: maximum number of ids in a new dict.txt (default: no limit)"),
+    RANGE("padding-factor", dictionary.multiple, 1, 65536,
+          "FairseqWords: pad a new dict.txt to a multiple of this"),
+    RENAMED("thresholdsrc", "threshold-src"),
+    RENAMED("nwordssrc", "nwords-src"),
+    RENAMED("srcdict", "vocab-file"),
+    HEADING("Output"),
+    TEXT("output-prefix", output_prefix, "PREFIX",
+         "write PREFIX_KEY_document.bin and .idx; with Fairseq*, PREFIX.bin and .idx"),
+    RANGE("output-shards", shards, 1, 100000,
+          "write N file pairs of about equal size, PREFIX_00000-of-0000N_KEY_document"),
+    FLAG("overwrite", overwrite, "replace existing output", .refuses = "skip-existing"),
+    FLAG("skip-existing", skip_existing,
+         "do nothing if all output files exist, as after a restart"),
+    HEADING("Work"),
+    RANGE("workers", workers, 1, 4096,
+          "worker threads per rank (default: the CPUs available to the rank)"),
+    RANGE("log-interval", log_interval, 1, INT64_MAX, "documents between progress updates"),
+    BYTES("chunk-bytes", chunk, "SIZE", 1, INT64_MAX,
+          "input bytes per unit of work, at least 1/32768 of the input (default: by its size)"),
+    NUMBER("lease", lease, "SECONDS", 1, 86400,
+           "take over work on which another rank makes no progress for this long"),
+    RANGE("partitions", partitions, 1, 100000,
+          "accepted and ignored: work is always divided among all ranks and threads"),
+    HEADING("Sentences"),
+    FLAG("split-sentences", split_sentences,
+         "split texts into sentences as NLTK's punkt does, each a sequence; the output is "
+         "PREFIX_KEY_sentence"),
+    FLAG("keep-newlines", keep_newlines,
+         "with --split-sentences: keep the white space after a sentence"),
+    TEXT("lang", lang, "NAME", "with --split-sentences: language of the texts (default: english)"),
+    TEXT("punkt-data", punkt_data, "DIR",
+         "directory of punkt_tab or nltk_data (default: where NLTK looks, $NLTK_DATA first)",
+         .needs = "split-sentences"),
+    WORD("nltk-rules", nltk, "VERSION", "3.8|3.10",
+         "3.8, or 3.10: curly quotes and guillemets end sentences, too",
+         .needs = "split-sentences"),
+    IGNORED("keep-sequential-samples", NULL),
+    {0},
 };
 
 static int check_keys(const struct option_list *keys, struct error *err)
@@ -156,11 +146,8 @@ static int set_fairseq(struct preprocess_options *options, const struct options_
 }
 
 /* Find punkt's parameters. */
-static int set_sentences(struct preprocess_options *options, const struct options_result *result,
-                         struct error *err)
+static int set_sentences(struct preprocess_options *options, struct error *err)
 {
-    static const char *const others[] = {"lang", "keep-newlines", "punkt-data", "nltk-rules"};
-
     if (options->split_sentences && is_fairseq(options))
         return error_set(err, "--split-sentences cannot be used with Fairseq*, whose sequences are "
                               "lines; drop it");
@@ -169,9 +156,6 @@ static int set_sentences(struct preprocess_options *options, const struct option
                           options->punkt, sizeof(options->punkt), err) < 0
                    ? error_prefix(err, options->punkt_data ? "--punkt-data" : "--split-sentences")
                    : 0;
-    for (size_t i = 2; i < sizeof(others) / sizeof(others[0]); i++)
-        if (options_given(result, others[i]))
-            return error_set(err, "--%s requires --split-sentences; add it", others[i]);
     return 0;
 }
 
@@ -193,11 +177,6 @@ static int check_options(const struct preprocess_options *options,
             "--json-keys cannot be used with plain-text input; drop it or use --input-format json");
     if (options->mode != RECORD_PAGE && wiki_words_given(result, err) < 0)
         return -1;
-    if (options->detokenize && options->mode != RECORD_TITLE)
-        return error_set(
-            err, "--detokenize requires --input-format titles; add it, or drop --detokenize");
-    if (options->overwrite && options->skip_existing)
-        return error_set(err, "--overwrite and --skip-existing cannot be used together; drop one");
     return check_keys(&options->json_keys, err);
 }
 
@@ -269,7 +248,7 @@ static int run_preprocess(void *given, const struct options_result *result, stru
         wiki_words_detect(options->input.items, options->input.count))
         options->mode = RECORD_PAGE;
     if (check_options(options, result, err) < 0 || set_fairseq(options, result, err) < 0 ||
-        set_sentences(options, result, err) < 0) {
+        set_sentences(options, err) < 0) {
         err->code = ERROR_USAGE;
         return -1;
     }

@@ -3,7 +3,7 @@
 #include "lib/file.h"
 #include "base/core/storage.h"
 #include "base/core/log.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "base/core/memory_stream.h"
 #include "run/report/page.h"
 
@@ -22,18 +22,17 @@ struct report_options {
 
 #define AT(field) offsetof(struct report_options, field)
 static const struct option table[] = {
-    {"output", OPTION_TEXT, AT(output), "FILE",
-     "HTML file to write, - for standard output (also -o)", NULL, 0, 0},
-    {"o", OPTION_SHORT, 0, NULL, "output", NULL, 0, 0},
-    {"name", OPTION_TEXTS, AT(names), "NAME",
-     "name of a run in the report; give it once per run, in order (default: the directory's name)",
-     NULL, 0, 0},
-    {"separate", OPTION_FLAG, AT(separate), NULL,
-     "each FILE is a run of its own; otherwise all FILEs are starts of one run", NULL, 0, 0},
-    {"peak-tflops", OPTION_REAL, AT(peak), "N",
-     "peak TFLOP/s of a GPU, for MFU (default: dense bf16 peak of the GPU that the log names)",
-     NULL, 0, 0},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+    TEXT("output", output, "FILE", "HTML file to write, - for standard output (also -o)"),
+    SHORT("o", "output"),
+    TEXTS("name", names, "NAME",
+          "name of a run in the report; give it once per run, in order (default: the directory's "
+          "name)"),
+    FLAG("separate", separate,
+         "each FILE is a run of its own; otherwise all FILEs are starts of one run"),
+    QUANTITY(
+        "peak-tflops", peak, "N",
+        "peak TFLOP/s of a GPU, for MFU (default: dense bf16 peak of the GPU that the log names)"),
+    {0},
 };
 
 static int write_page(const struct report_options *given, const struct options_result *result,

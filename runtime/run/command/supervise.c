@@ -5,7 +5,7 @@
 #include "commands.h"
 #include "run/checkpoint/directory.h"
 #include "base/core/log.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "supervise.h"
 #include "run/train/train.h"
 
@@ -37,14 +37,12 @@ enum { LONGEST_PAUSE = 300, LONGEST_CHECK = 60 };
 enum { MARGIN = 300 };
 
 /* clang-format off */
+#define AT(field) offsetof(struct supervise_options, field)
 static const struct option options[] = {
-    {"starts", OPTION_INT, offsetof(struct supervise_options, starts), "N",
-     "give up after this many consecutive restarts without a new checkpoint (default: 3)", 0, 1, 1000000},
-    {"pause", OPTION_INT, offsetof(struct supervise_options, pause), "SECONDS",
-     "time between starts; four times longer after each start without a new checkpoint (default: 15)", 0, 0, LONGEST_PAUSE},
-    {"report", OPTION_TEXT, offsetof(struct supervise_options, report), "FILE",
-     "after each start, write a report of the run to this HTML file", 0, 0, 0},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+    RANGE("starts", starts, 1, 1000000, "give up after this many consecutive restarts without a new checkpoint"),
+    NUMBER("pause", pause, "SECONDS", 0, LONGEST_PAUSE, "time between starts; four times longer after each start without a new checkpoint"),
+    TEXT("report", report, "FILE", "after each start, write a report of the run to this HTML file"),
+    {0},
 };
 /* clang-format on */
 

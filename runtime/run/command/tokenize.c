@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "lib/file.h"
 #include "base/core/storage.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "lib/parse.h"
 #include "data/tokenizer/tokenizer_options.h"
 #include "base/core/xmalloc.h"
@@ -22,21 +22,19 @@ struct settings {
 #define AT(field) offsetof(struct settings, field)
 
 static const struct option tokenize_options[] = {
-    TOKENIZER_OPTIONS(struct settings, tokenizer),
-    {"Text", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"lines", OPTION_FLAG, AT(lines), NULL, "treat each input line as a separate text", NULL, 0, 0},
-    {"append-eod", OPTION_FLAG, AT(append_eod), NULL,
-     "append the end-of-document token to each text", NULL, 0, 0},
-    {"pieces", OPTION_FLAG, AT(pieces), NULL, "print one id per line, with its text", NULL, 0, 0},
-    {"count", OPTION_FLAG, AT(count), NULL, "print only the number of ids", NULL, 0, 0},
+    TOKENIZER_OPTIONS(tokenizer),
+    HEADING("Text"),
+    FLAG("lines", lines, "treat each input line as a separate text"),
+    FLAG("append-eod", append_eod, "append the end-of-document token to each text"),
+    FLAG("pieces", pieces, "print one id per line, with its text"),
+    FLAG("count", count, "print only the number of ids"),
     {0},
 };
 
 static const struct option detokenize_options[] = {
-    TOKENIZER_OPTIONS(struct settings, tokenizer),
-    {"Ids", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"lines", OPTION_FLAG, AT(lines), NULL, "treat the ids of each line as a separate text", NULL,
-     0, 0},
+    TOKENIZER_OPTIONS(tokenizer),
+    HEADING("Ids"),
+    FLAG("lines", lines, "treat the ids of each line as a separate text"),
     {0},
 };
 

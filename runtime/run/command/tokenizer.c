@@ -2,6 +2,7 @@
 #include "config.h"
 #include "commands.h"
 #include "data_common.h"
+#include "base/core/option_rows.h"
 #include "data/vocabulary/learn.h"
 
 #include <stdio.h>
@@ -19,35 +20,33 @@ struct tokenizer_train_options {
 #define AT(field) offsetof(struct tokenizer_train_options, field)
 
 static const struct option table[] = {
-    DATA_INPUT_OPTIONS(struct tokenizer_train_options, common),
-    {"output", OPTION_TEXT, DATA_AT(struct tokenizer_train_options, common, output), "DIR",
-     "write the vocabulary's files to this directory", NULL, 0, 0},
-    DATA_OVERWRITE_OPTION(struct tokenizer_train_options, common),
-    {"Vocabulary", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"type", OPTION_CHOICE, AT(type), "TYPE",
-     "bpe: byte-level BPE (default); unigram: SentencePiece; wordpiece: BERT", LEARN_TYPES, 0, 0},
-    {"vocab-size", OPTION_INT, AT(vocab_size), "N",
-     "number of tokens, special ones included (default: 32000)", NULL, 1, 1 << 24},
-    {"special-tokens", OPTION_LIST, AT(specials), "TOKEN...",
-     "special tokens (default: <|endoftext|> for bpe; BERT's for wordpiece)", NULL, 0, 0},
-    {"min-frequency", OPTION_INT, AT(min_frequency), "N",
-     "do not merge pairs that occur fewer than N times (default: 2); bpe and wordpiece", NULL, 0,
-     INT64_MAX},
-    {"split", OPTION_CHOICE, AT(split), "RULE",
-     "how bpe splits texts into words: gpt2 (default), llama3 or o200k", LEARN_SPLITS, 0, 0},
-    {"limit-alphabet", OPTION_INT, AT(limit_alphabet), "N",
-     "keep the N most frequent characters (default: 1000 for wordpiece; for unigram as many as "
-     "cover 99.95 % of the text)",
-     NULL, 1, 0x110000},
-    {"cased", OPTION_FLAG, AT(cased), NULL, "wordpiece: keep upper case and accents", NULL, 0, 0},
-    {"no-split-by-unicode-script", OPTION_UNFLAG, AT(split_scripts), NULL,
-     "unigram: allow pieces that mix letters with punctuation, digits or letters of other scripts",
-     NULL, 0, 0},
-    {"max-words", OPTION_INT, AT(max_words), "N",
-     "learn from the N most frequent words (default: 30000000); limits the memory", NULL, 1000,
-     UINT32_MAX - 1},
-    DATA_WORK_OPTIONS(struct tokenizer_train_options, common),
-    DATA_END,
+    DATA_INPUT_OPTIONS(common),
+    TEXT("output", common.output, "DIR", "write the vocabulary's files to this directory"),
+    DATA_OVERWRITE_OPTION(common),
+    HEADING("Vocabulary"),
+    WORD("type", type, "TYPE", LEARN_TYPES,
+         "bpe: byte-level BPE; unigram: SentencePiece; wordpiece: BERT"),
+    RANGE("vocab-size", vocab_size, 1, 1 << 24, "number of tokens, special ones included"),
+    VALUES("special-tokens", specials, "TOKEN...",
+           "special tokens (default: <|endoftext|> for bpe; BERT's for wordpiece)"),
+    RANGE("min-frequency", min_frequency, 0, INT64_MAX,
+          "do not merge pairs that occur fewer than N times; bpe and wordpiece",
+          .needs = "type=bpe|type=wordpiece"),
+    WORD("split", split, "RULE", LEARN_SPLITS,
+         "how bpe splits texts into words: gpt2, llama3 or o200k", .needs = "type=bpe"),
+    RANGE("limit-alphabet", limit_alphabet, 1, 0x110000,
+          "keep the N most frequent characters (default: 1000 for wordpiece; for unigram as many "
+          "as cover 99.95 % of the text)",
+          .needs = "type=unigram|type=wordpiece"),
+    FLAG("cased", cased, "wordpiece: keep upper case and accents", .needs = "type=wordpiece"),
+    UNFLAG("no-split-by-unicode-script", split_scripts,
+           "unigram: allow pieces that mix letters with punctuation, digits or letters of other "
+           "scripts",
+           .needs = "type=unigram"),
+    RANGE("max-words", max_words, 1000, UINT32_MAX - 1,
+          "learn from the N most frequent words; limits the memory"),
+    DATA_WORK_OPTIONS(common),
+    {0},
 };
 
 static const char *const bert_specials[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
@@ -66,26 +65,9 @@ static void choose_specials(const struct tokenizer_train_options *words,
                                 : sizeof(gpt_specials) / sizeof(gpt_specials[0]);
 }
 
-/* Options that the type does not know are not passed over. */
-static int check_type(const struct tokenizer_train_options *words,
-                      const struct options_result *result, struct error *err)
+/* Unknown words need a token. */
+static int check_specials(const struct tokenizer_train_options *words, struct error *err)
 {
-    static const struct {
-        const char *option;
-        unsigned types; /* that take it, as bits */
-    } rows[] = {
-        {"min-frequency", 1 << LEARN_BPE | 1 << LEARN_WORDPIECE},
-        {"split", 1 << LEARN_BPE},
-        {"limit-alphabet", 1 << LEARN_UNIGRAM | 1 << LEARN_WORDPIECE},
-        {"cased", 1 << LEARN_WORDPIECE},
-        {"no-split-by-unicode-script", 1 << LEARN_UNIGRAM},
-    };
-    static const char *const names[] = {"bpe", "unigram", "wordpiece"};
-
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (options_given(result, rows[i].option) && !(rows[i].types >> words->type & 1))
-            return error_set_code(err, ERROR_USAGE, "--%s has no effect with --type=%s; drop it",
-                                  rows[i].option, names[words->type]);
     if (words->type != LEARN_WORDPIECE || words->specials.count == 0)
         return 0;
     for (size_t i = 0; i < words->specials.count; i++)
@@ -112,9 +94,10 @@ static int train(void *given, const struct options_result *result, struct error 
         .split_scripts = words->split_scripts,
     };
 
+    (void)result;
     if (!words->common.output || !words->common.output[0])
         return error_set_code(err, ERROR_USAGE, "--output is required: the directory to write to");
-    if (check_type(words, result, err) < 0 ||
+    if (check_specials(words, err) < 0 ||
         data_words_take(&words->common, "tokenizer train", &config.base, err) < 0)
         return -1;
     choose_specials(words, &config);

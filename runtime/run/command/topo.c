@@ -3,7 +3,7 @@
 #include "base/core/storage.h"
 #include "base/core/json_write.h"
 #include "base/core/log.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 #include "base/core/xmalloc.h"
 #include "lib/placement.h"
 #include "lib/parse.h"
@@ -23,33 +23,28 @@ struct topo_options {
 
 #define AT(field) offsetof(struct topo_options, field)
 static const struct option table[] = {
-    {"Node", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"topology", OPTION_TEXT, AT(topology), "FILE",
-     "hwloc XML file of a node, or a file written by --save (default: this machine)", NULL, 0, 0},
-    {"Allocation", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"tasks", OPTION_INT, AT(tasks), "N",
-     "number of tasks on the node (default: one per GPU, at least 1)", NULL, 1, 65536},
-    {"gpus", OPTION_TEXT, AT(gpus), "LIST",
-     "allocated GPUs: numbers in PCI order such as 0-3,6, PCI addresses, all or none (default: "
-     "all)",
-     NULL, 0, 0},
-    {"gpus-per-task", OPTION_INT, AT(gpus_per_task), "N", "number of GPUs per task", NULL, 1, 4096},
-    {"cpus", OPTION_TEXT, AT(cpus), "LIST",
-     "allocated CPUs, such as 0-11,96-107 (default: all; on this machine, those of this process)",
-     NULL, 0, 0},
-    {"Placement", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"bind", OPTION_TEXT, AT(bind), "POLICY",
-     "binding policy: auto, none, gpu, numa, core or lists of CPUs", NULL, 0, 0},
-    {"nics", OPTION_TEXT, AT(nics), "POLICY", "NIC policy: auto, none, all or lists of NICs", NULL,
-     0, 0},
-    {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"json", OPTION_FLAG, AT(json), NULL, "print JSON: an array with one object per task", NULL, 0,
-     0},
-    {"svg", OPTION_TEXT, AT(svg), "FILE",
-     "draw the node, colored by task, as SVG (- writes to standard output)", NULL, 0, 0},
-    {"save", OPTION_TEXT, AT(save), "FILE", "save the node's topology as used for placement", NULL,
-     0, 0},
-    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    HEADING("Node"),
+    TEXT("topology", topology, "FILE",
+         "hwloc XML file of a node, or a file written by --save (default: this machine)"),
+    HEADING("Allocation"),
+    RANGE("tasks", tasks, 1, 65536,
+          "number of tasks on the node (default: one per GPU, at least 1)"),
+    TEXT("gpus", gpus, "LIST",
+         "allocated GPUs: numbers in PCI order such as 0-3,6, PCI addresses, all or none (default: "
+         "all)"),
+    RANGE("gpus-per-task", gpus_per_task, 1, 4096, "number of GPUs per task"),
+    TEXT("cpus", cpus, "LIST",
+         "allocated CPUs, such as 0-11,96-107 (default: all; on this machine, those of this "
+         "process)"),
+    HEADING("Placement"),
+    TEXT("bind", bind, "POLICY", "binding policy: auto, none, gpu, numa, core or lists of CPUs"),
+    TEXT("nics", nics, "POLICY", "NIC policy: auto, none, all or lists of NICs"),
+    HEADING("Output"),
+    FLAG("json", json, "print JSON: an array with one object per task"),
+    TEXT("svg", svg, "FILE",
+         "draw the node, colored by task, as SVG (- writes to standard output)"),
+    TEXT("save", save, "FILE", "save the node's topology as used for placement"),
+    {0},
 };
 #undef AT
 

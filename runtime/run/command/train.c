@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
 #include "run/train/data_files.h"
-#include "run/train/effects.h"
-#include "base/core/log.h"
 #include "run/train/train.h"
 
 #include <stdio.h>
@@ -11,6 +9,8 @@
 
 static void print_help(int evaluate)
 {
+    struct arguments defaults;
+
     if (evaluate)
         printf("Usage: megatron evaluate --load DIR [OPTION...]\n"
                "Compute loss and perplexity of a checkpoint (--load) or of Hugging Face weights "
@@ -24,20 +24,9 @@ static void print_help(int evaluate)
                "Train a GPT, Llama, RoBERTa or BERT model, with one process per rank started by "
                "srun or "
                "mpirun.\n");
-    options_print(arguments_table, stdout);
+    arguments_default(&defaults);
+    options_print(arguments_table, &defaults, stdout);
     printf("\nSee megatron-%s(1).\n", evaluate ? "evaluate" : "train");
-}
-
-static void note_ignored(const struct options_result *result)
-{
-    char text[1024];
-    size_t used = 0;
-
-    for (size_t i = 0; i < result->ignored_count && used < sizeof(text); i++)
-        used += (size_t)snprintf(text + used, sizeof(text) - used, " %.*s",
-                                 (int)strcspn(result->ignored[i], "="), result->ignored[i]);
-    if (used > 0)
-        log_note("ignored options:%s", text);
 }
 
 /* Report wrong options once; of_node: the problem is on this node, so report it once per node. */
@@ -67,10 +56,8 @@ static int run(struct arguments *arguments, const struct options_result *result,
     }
     if (arguments_derive(arguments, result, &world, err) < 0)
         return refuse(arguments->reads_files, err);
-    if (world.rank == 0) {
-        note_ignored(result);
-        effects_check(arguments, result);
-    }
+    if (world.rank == 0)
+        arguments_warn(arguments, result);
     if (arguments->output.dry_run)
         return world.rank == 0 ? train_dry_run(arguments, err) : 0;
     if (strcmp(world.source, "default") != 0 && strcmp(world.source, "RANK") != 0 &&

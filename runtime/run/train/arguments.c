@@ -3,6 +3,7 @@
 #include "data_files.h"
 #include "base/core/storage.h"
 #include "base/core/json.h"
+#include "base/core/log.h"
 #include "base/core/layout_options.h"
 #include "network.h"
 #include "engine/parallel/ranks.h"
@@ -18,47 +19,8 @@
 void arguments_default(struct arguments *a)
 {
     memset(a, 0, sizeof(*a));
-    arguments_network_default(&a->model);
-    a->run.global_batch_size = a->run.train_iters = a->run.train_samples = -1;
-    a->run.exit_interval = a->parallel.recompute_num_layers = -1;
-    a->run.exit_duration = -1;
-    a->checkpoint.save_interval = a->checkpoint.keep_last = a->checkpoint.ckpt_step = -1;
-    a->checkpoint.save_optimizer = a->checkpoint.load_optimizer = a->checkpoint.load_rng = 1;
-    a->step.lr_decay_iters = a->step.lr_decay_samples = a->step.lr_warmup_iters =
-        a->step.lr_warmup_samples = -1;
-    a->step.lr_wsd_decay_iters = a->step.lr_wsd_decay_samples = -1;
-    a->step.start_weight_decay = a->step.end_weight_decay = a->step.decoupled_lr =
-        a->step.decoupled_min_lr = -1;
-    a->step.sgd_momentum = 0.9;
-    a->step.offload_fraction = 1;
-    a->step.overlap_offload = 1;
-    arguments_default_muon(a);
-    a->output.profile_start = a->output.profile_end = -1;
-    a->parallel.virtual_stages = a->parallel.first_stage_layers = a->parallel.last_stage_layers =
-        -1;
-    a->parallel.layers_per_virtual_stage = a->data.eod_id = a->machine.threads =
-        a->machine.world_size = -1;
-    a->parallel.recompute_granularity = a->parallel.recompute_method = -1;
-    a->step.lr_warmup_fraction = a->step.loss_scale = a->step.lr = -1;
-    a->run.seed = 1234;
-    a->step.weight_decay = 0.01;
-    a->step.clip_grad = 1;
-    a->step.beta1 = 0.9;
-    a->step.beta2 = 0.999;
-    a->step.epsilon = 1e-8;
-    a->step.initial_loss_scale = 4294967296.0;
-    a->step.min_loss_scale = 1;
-    a->step.loss_scale_window = 1000;
-    a->step.hysteresis = 2;
-    a->parallel.timeout_minutes = 10;
-    a->parallel.bucket_size = 40000000;
-    a->run.eval_iters = 100;
-    a->run.eval_interval = 1000;
-    a->output.log_interval = 100;
-    a->output.straggler_interval = 100;
-    a->run.micro_batch_size = -1;
-    arguments_recipe_default(a);
-    arguments_fp8_default(a);
+    network_default(&a->model.network);
+    options_default(arguments_table, a);
 }
 
 /* If a tokenizer is given, take the vocabulary size and the end-of-document token from it. */
@@ -129,28 +91,12 @@ static int check_numbers(const struct arguments *a, const struct options_result 
                         width * (2 * (double)a->model.network.shape.vocabulary +
                                  (double)a->model.network.positions);
 
-    if (options_given(given, "lr") && a->step.lr < 0)
-        return error_set(err, "--lr=%g must not be negative", a->step.lr);
     if (options_given(given, "lr") && a->step.min_lr > a->step.lr &&
         !a->checkpoint.use_checkpoint_scheduler)
         return error_set(
             err,
             "--min-lr=%g is greater than --lr=%g: the learning rate would rise; lower --min-lr",
             a->step.min_lr, a->step.lr);
-    if (a->step.min_lr < 0 || a->step.weight_decay < 0 || a->model.network.init_std < 0)
-        return error_set(err,
-                         "--min-lr=%g, --weight-decay=%g and --init-method-std=%g must not be "
-                         "negative",
-                         a->step.min_lr, a->step.weight_decay, a->model.network.init_std);
-    if (a->step.epsilon <= 0)
-        return error_set(err, "--adam-eps=%g must be greater than 0", a->step.epsilon);
-    if (a->step.beta1 < 0 || a->step.beta1 >= 1 || a->step.beta2 < 0 || a->step.beta2 >= 1)
-        return error_set(err,
-                         "--adam-beta1=%g and --adam-beta2=%g must be at least 0 and less than 1",
-                         a->step.beta1, a->step.beta2);
-    if (a->step.clip_grad < 0)
-        return error_set(err, "--clip-grad=%g must not be negative; 0 disables gradient clipping",
-                         a->step.clip_grad);
     if (parameters > 1e15)
         return error_set(err,
                          "this model would have %.1e parameters; check --num-layers, "
@@ -187,8 +133,6 @@ static int derive_model(struct arguments *a, struct error *err)
 {
     struct model_config *m = &a->model_config;
 
-    if (a->precision.fp16 && a->precision.bf16)
-        return error_set(err, "--fp16 and --bf16 cannot be used together; drop one");
     if (derive_gradient_type(a, err) < 0)
         return -1;
     if (arguments_network(&a->model, &a->layout, err) < 0)
@@ -307,25 +251,6 @@ static int names_data(const struct arguments *a)
             (a->data.valid_data_path.count > 0 || a->data.test_data_path.count > 0));
 }
 
-static int check_mock(const struct arguments *a, struct error *err)
-{
-    const struct {
-        const char *option;
-        size_t count;
-    } paths[] = {
-        {"--data-path", (size_t)a->data.data_path.count},
-        {"--train-data-path", (size_t)a->data.train_data_path.count},
-        {"--valid-data-path", (size_t)a->data.valid_data_path.count},
-        {"--test-data-path", (size_t)a->data.test_data_path.count},
-    };
-
-    for (size_t i = 0; a->data.mock_data && i < sizeof(paths) / sizeof(paths[0]); i++)
-        if (paths[i].count > 0)
-            return error_set(err, "--mock-data and %s cannot be used together; drop one",
-                             paths[i].option);
-    return 0;
-}
-
 static int read_files(struct arguments *a, const struct options_result *given, struct error *err)
 {
     a->reads_files = 1;
@@ -382,8 +307,6 @@ static int check_json(const struct arguments *a, struct error *err)
 int arguments_derive(struct arguments *a, const struct options_result *given,
                      const struct world *world, struct error *err)
 {
-    if (a->checkpoint.load && a->checkpoint.load_hf)
-        return error_set(err, "--load and --load-hf cannot be used together; drop one");
     if (a->checkpoint.load_hf && a->checkpoint.save_hf &&
         file_is_same(a->checkpoint.load_hf, a->checkpoint.save_hf))
         return error_set(err,
@@ -391,15 +314,15 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
                          "not replaced; choose another directory",
                          a->checkpoint.save_hf);
     if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0 ||
-        arguments_recipe_begin(a, given, err) < 0 ||
-        arguments_network_words(&a->model, given, err) < 0)
+        arguments_recipe_begin(a, given, err) < 0 || arguments_network_words(&a->model, err) < 0)
         return -1;
     if (!a->model.preset && world->model)
         a->model.preset = world->model;
     if (arguments_network_preset(&a->model, given, err) < 0 || read_files(a, given, err) < 0 ||
-        arguments_network_sizes(a, err) < 0 || check_numbers(a, given, err) < 0 ||
-        derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
-        derive_recompute(a, err) < 0 || arguments_fp8(a, err) < 0 || arguments_length(a, err) < 0 ||
+        options_check(given, a, err) < 0 || arguments_network_sizes(a, err) < 0 ||
+        check_numbers(a, given, err) < 0 || derive_layout(a, world, err) < 0 ||
+        derive_model(a, err) < 0 || check_layout(a, err) < 0 || derive_recompute(a, err) < 0 ||
+        arguments_fp8(a, err) < 0 || arguments_length(a, err) < 0 ||
         arguments_schedule(a, err) < 0 || check_profile(a, err) < 0 ||
         arguments_recipe_end(a, given, err) < 0)
         return -1;
@@ -410,30 +333,11 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
                          "to be a multiple of --pipeline-model-parallel-size=%" PRId64
                          "; change --global-batch-size",
                          a->layout.pp);
-    if (options_given(given, "loss-scale") && a->step.loss_scale < 0)
-        return error_set(err, "--loss-scale=%g must not be negative; 0 makes it dynamic",
-                         a->step.loss_scale);
-    if (a->step.min_loss_scale <= 0 || a->step.initial_loss_scale < a->step.min_loss_scale)
+    if (a->step.initial_loss_scale < a->step.min_loss_scale)
         return error_set(err,
-                         "--min-loss-scale=%g must be greater than 0 and at most "
-                         "--initial-loss-scale=%g; change one of them",
+                         "--min-loss-scale=%g must be at most --initial-loss-scale=%g; change one "
+                         "of them",
                          a->step.min_loss_scale, a->step.initial_loss_scale);
-    if (a->parallel.timeout_minutes <= 0)
-        return error_set(err, "--distributed-timeout-minutes=%g must be greater than 0",
-                         a->parallel.timeout_minutes);
-    if (options_given(given, "exit-duration-in-mins") && a->run.exit_duration <= 0)
-        return error_set(err, "--exit-duration-in-mins=%g must be greater than 0",
-                         a->run.exit_duration);
-    if (a->checkpoint.save_interval > 0 && !a->checkpoint.save)
-        return error_set(
-            err, "--save-interval requires --save, the directory to save checkpoints in; add it");
-    if (a->checkpoint.finetune && !a->checkpoint.load)
-        return error_set(err, "--finetune requires --load, the checkpoint to start from; add it");
-    if (a->output.wandb_project && !a->output.wandb_name)
-        return error_set(err,
-                         "--wandb-project requires --wandb-exp-name, the name of the run; add it");
-    if (check_mock(a, err) < 0)
-        return -1;
     if (check_device(a, err) < 0)
         return -1;
     if (a->data.eod_id < 0)
@@ -448,6 +352,31 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         return error_set(err, "no data: use --data-path, --%s-data-path or --mock-data",
                          a->run.skip_train ? "valid" : "train");
     return 0;
+}
+
+void arguments_warn(const struct arguments *a, const struct options_result *given)
+{
+    /* A step lowers the running average of squared gradients by 1 - beta2 at most. In bf16 rounding
+     * undoes changes below half the distance between two neighboring numbers, 0.2 to 0.4 %. After
+     * steady gradients the average is 0.96 of what it should be with 0.95, 0.81 with 0.99, 0.61
+     * with 0.995, a quarter with 0.999; after they fall to a tenth 1.06, 1.6, 3.4 and 25 times
+     * that. */
+    static const double most_beta2 = 0.99;
+
+    options_note(given, a);
+    if (a->precision.exp_avg_sq_bf16 && a->step.beta2 > most_beta2)
+        log_warning("with --exp-avg-sq-dtype bf16 and --adam-beta2 %g the average of squared "
+                    "gradients cannot follow them, since rounding undoes small changes; use "
+                    "--adam-beta2 0.99 or less, or keep it in fp32",
+                    a->step.beta2);
+    if (a->checkpoint.use_checkpoint_scheduler && !a->run.skip_train &&
+        (a->checkpoint.finetune || !a->checkpoint.load_optimizer))
+        log_warning("--use-checkpoint-opt_param-scheduler has no effect with --%s, which starts a "
+                    "new schedule; drop one",
+                    a->checkpoint.finetune ? "finetune" : "no-load-optim");
+    if (a->model.rotary_interleaved && a->model.position == POSITION_ROPE)
+        log_note("--rotary-interleaved has no effect on training here: it is another order of the "
+                 "channels of each head, which `megatron checkpoint import` and `export` convert");
 }
 
 double sample_flops(const struct arguments *a)

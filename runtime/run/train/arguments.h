@@ -198,6 +198,9 @@ void arguments_default(struct arguments *arguments);
 int arguments_derive(struct arguments *arguments, const struct options_result *given,
                      const struct world *world, struct error *err);
 
+/* Warn of options that are not wrong, but do not have the effect that one may expect. */
+void arguments_warn(const struct arguments *arguments, const struct options_result *given);
+
 /* Does the run train on CPUs? A dry run is for GPUs, which this node may not have, unless --device
  * is cpu. */
 int arguments_on_cpus(const struct arguments *arguments);

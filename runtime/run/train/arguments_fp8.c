@@ -10,12 +10,6 @@
 /* The words of --fp8-recipe. */
 enum { RECIPE_DELAYED, RECIPE_TENSORWISE, RECIPE_BLOCKWISE, RECIPE_MXFP8 };
 
-void arguments_fp8_default(struct arguments *a)
-{
-    a->precision.fp8 = (struct fp8_arguments){
-        .format = -1, .history = 1, .wgrad = 1, .start_layers = 1, .end_layers = 1};
-}
-
 static int check_recipe(const struct arguments *a, struct error *err)
 {
     if (a->precision.fp8.recipe == RECIPE_MXFP8)
@@ -39,8 +33,6 @@ static int check_recipe(const struct arguments *a, struct error *err)
 /* The type of everything that is not fp8. The CPU device emulates fp8 next to fp32. */
 static int check_type(const struct arguments *a, struct error *err)
 {
-    if (a->precision.fp16)
-        return error_set(err, "--fp8-format and --fp16 cannot be used together; use --bf16");
     if (!a->precision.bf16 && !arguments_on_cpus(a))
         return error_set(
             err, "--fp8-format requires --bf16, the type of everything that is not in fp8; add it");

@@ -226,10 +226,7 @@ static int count_wsd(struct arguments *a, struct error *err)
     int64_t given = by_samples ? a->step.lr_wsd_decay_samples : a->step.lr_wsd_decay_iters;
 
     if (r->style != LR_WSD)
-        return a->step.lr_wsd_decay_iters > 0 || a->step.lr_wsd_decay_samples > 0
-                   ? error_set(err, "--lr-wsd-decay-* requires --lr-decay-style WSD; add it, or "
-                                    "drop the former")
-                   : 0;
+        return 0;
     if (given < 0)
         return error_set(err,
                          "--lr-decay-style WSD requires --lr-wsd-decay-%s with --train-%s; add it",
@@ -251,10 +248,7 @@ static int set_weight_decay(struct arguments *a, struct error *err)
 
     r->decay_style = (enum decay_style)a->step.weight_decay_incr_style;
     if (r->decay_style == DECAY_CONSTANT)
-        return given ? error_set(err,
-                                 "--start-weight-decay and --end-weight-decay require "
-                                 "--weight-decay-incr-style linear or cosine; add it, or drop them")
-                     : 0;
+        return 0;
     if (given < 2)
         return error_set(err, "--weight-decay-incr-style requires --start-weight-decay and "
                               "--end-weight-decay; add both");
@@ -269,22 +263,18 @@ static int set_more(struct arguments *a, struct error *err)
 {
     struct step_rules *r = &a->rules;
 
-    if (a->step.lr_warmup_init < 0 || a->step.lr_warmup_init > a->step.lr)
-        return error_set(
-            err, "--lr-warmup-init=%g must be at least 0 and at most --lr=%g; correct one of them",
-            a->step.lr_warmup_init, a->step.lr);
+    if (a->step.lr_warmup_init > a->step.lr)
+        return error_set(err, "--lr-warmup-init=%g must be at most --lr=%g; correct one of them",
+                         a->step.lr_warmup_init, a->step.lr);
     r->warmup_init = a->step.lr_warmup_init;
     if (a->step.decoupled_lr >= 0) {
         r->decoupled_lr = a->step.decoupled_lr;
         r->decoupled_min_lr = a->step.decoupled_min_lr >= 0 ? a->step.decoupled_min_lr : 0;
-        if (a->step.decoupled_lr == 0 || r->decoupled_min_lr > r->decoupled_lr)
+        if (r->decoupled_min_lr > r->decoupled_lr)
             return error_set(err,
-                             "--decoupled-lr=%g must be greater than 0 and at least "
-                             "--decoupled-min-lr=%g; raise the former, or lower the latter",
+                             "--decoupled-lr=%g must be at least --decoupled-min-lr=%g; raise the "
+                             "former, or lower the latter",
                              a->step.decoupled_lr, r->decoupled_min_lr);
-    } else if (a->step.decoupled_min_lr >= 0) {
-        return error_set(
-            err, "--decoupled-min-lr requires --decoupled-lr; add it, or drop --decoupled-min-lr");
     }
     return count_wsd(a, err) < 0 || set_weight_decay(a, err) < 0 ? -1 : 0;
 }
@@ -307,13 +297,6 @@ int arguments_schedule(struct arguments *a, struct error *err)
 {
     int taken;
 
-    if (a->checkpoint.override_scheduler && a->checkpoint.use_checkpoint_scheduler)
-        return error_set(err,
-                         "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler "
-                         "cannot be used together; drop one");
-    if (a->mlm.power < 0)
-        return error_set(err, "--power=%g must not be negative: the learning rate would rise",
-                         a->mlm.power);
     a->rules = (struct step_rules){
         .lr = a->step.lr,
         .min_lr = a->step.min_lr,
@@ -335,17 +318,11 @@ int arguments_schedule(struct arguments *a, struct error *err)
     a->reads_files = 0;
     a->rules.optimizer = OPTIMIZER_ADAM; /* the schedule of a checkpoint has its own */
     if (a->step.optimizer == OPTIMIZER_SGD) {
-        if (a->step.sgd_momentum < 0 || a->step.sgd_momentum >= 1)
-            return error_set(err, "--sgd-momentum=%g must be at least 0 and less than 1",
-                             a->step.sgd_momentum);
         a->rules.optimizer = OPTIMIZER_SGD;
         a->rules.beta1 = a->step.sgd_momentum;
     }
     if (arguments_muon(a, err) < 0 || check_moments(a, err) < 0)
         return -1;
-    if (a->step.offload_fraction < 0 || a->step.offload_fraction > 1)
-        return error_set(err, "--optimizer-offload-fraction=%g must be from 0 to 1",
-                         a->step.offload_fraction);
     if (taken)
         return 0;
     return count_samples(a, err) < 0 || set_more(a, err) < 0 ? -1 : 0;

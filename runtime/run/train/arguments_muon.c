@@ -46,14 +46,6 @@ static const struct coefficients {
       {2.7215, -3.0494, 1.3169}}},
 };
 
-void arguments_default_muon(struct arguments *a)
-{
-    a->step.muon_options.momentum = 0.95;
-    a->step.muon_options.steps = 5;
-    a->step.muon_options.split_qkv = 1;
-    a->step.muon_options.extra_scale = 1;
-}
-
 static int set_rule(struct newton_schulz_rule *rule, const struct coefficients *set, int64_t steps,
                     struct error *err)
 {
@@ -84,12 +76,6 @@ int arguments_muon(struct arguments *a, struct error *err)
 {
     if (a->step.optimizer != WORD_MUON && a->step.optimizer != WORD_DIST_MUON)
         return 0;
-    if (a->step.muon_options.momentum < 0 || a->step.muon_options.momentum >= 1)
-        return error_set(err, "--muon-momentum=%g must be at least 0 and less than 1",
-                         a->step.muon_options.momentum);
-    if (!(a->step.muon_options.extra_scale > 0))
-        return error_set(err, "--muon-extra-scale-factor=%g must be greater than 0",
-                         a->step.muon_options.extra_scale);
     if (a->precision.gradients_bf16)
         return error_set(err, "--grad-reduce-in-bf16 cannot be used with --optimizer muon, which "
                               "orthogonalizes gradients in fp32; drop it");

@@ -9,22 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void arguments_network_default(struct network_arguments *m)
-{
-    struct network *n = &m->network;
-
-    *m = (struct network_arguments){.vocabulary_divisor = 128,
-                                    .masked_max = -1,
-                                    .rope_scaling_factor = 8,
-                                    .rotary_interpolation = 1,
-                                    .yarn_beta_fast = 32,
-                                    .yarn_beta_slow = 1};
-    network_default(n);
-    n->shape.layers = n->shape.hidden = n->shape.ffn_hidden = n->shape.heads = -1;
-    n->shape.kv_channels = n->shape.query_groups = n->shape.sequence = n->shape.vocabulary = -1;
-    n->positions = n->token_types = n->position_offset = -1;
-}
-
 /* "LEFT,0" or "(LEFT,0)", as Megatron takes it: tokens before and after each token. -1: all. */
 static int parse_window(struct network_arguments *m, struct error *err)
 {
@@ -53,21 +37,8 @@ static int parse_window(struct network_arguments *m, struct error *err)
     return 0;
 }
 
-int arguments_network_words(struct network_arguments *m, const struct options_result *given,
-                            struct error *err)
+int arguments_network_words(struct network_arguments *m, struct error *err)
 {
-    static const char *const names[] = {"swiglu",       "geglu",       "quick-geglu",
-                                        "squared-relu", "openai-gelu", "exact-gelu"};
-    const char *first = NULL;
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (!options_given(given, names[i]))
-            continue;
-        if (first)
-            return error_set(err, "--%s and --%s cannot be used together; drop one", first,
-                             names[i]);
-        first = names[i];
-    }
     if (m->use_rotary)
         m->position = POSITION_ROPE;
     return parse_window(m, err);
@@ -162,7 +133,7 @@ int arguments_network_preset(struct network_arguments *m, const struct options_r
         TAKE(s->kv_channels, kv_channels);
 #undef TAKE
     m->group_query_attention |= preset->query_groups != preset->heads;
-    if (!options_given(given, "norm-epsilon") && !options_given(given, "layernorm-epsilon"))
+    if (!options_given(given, "norm-epsilon"))
         n->epsilon = preset->epsilon;
     if (preset->family == MODEL_GPT || preset->family == MODEL_LLAMA)
         apply_features(m, given, preset);
@@ -240,8 +211,6 @@ int arguments_network_sizes(struct arguments *a, struct error *err)
                          "--num-query-groups=%" PRId64
                          " does not divide --num-attention-heads=%" PRId64 "; change one of them",
                          s->query_groups, s->heads);
-    if (!n->masked && m->masked_max > 0)
-        return error_set(err, "--max-masked-tokens requires --masked-lm; add it");
     if (n->token_types < 0)
         n->token_types = 0;
     if (n->position_offset < 0)
@@ -275,12 +244,6 @@ static int derive_yarn(const struct network_arguments *m, struct rope_scaling *s
     if (!(m->yarn_factor > 0))
         return error_set(err, "--position-embedding-type yarn requires "
                               "--yarn-rotary-scaling-factor; give one greater than 0");
-    if (m->yarn_beta_fast <= 0 || m->yarn_beta_slow <= 0)
-        return error_set(err, "--yarn-beta-fast=%g and --yarn-beta-slow=%g must be greater than 0",
-                         m->yarn_beta_fast, m->yarn_beta_slow);
-    if (m->yarn_original < 0)
-        return error_set(err,
-                         "--yarn-original-max-position-embeddings must not be negative; raise it");
     s->kind = ROPE_YARN;
     s->factor = m->yarn_factor;
     s->low = m->yarn_beta_slow;
@@ -296,11 +259,6 @@ static int derive_rope(struct network_arguments *m, struct error *err)
     struct rope_scaling *s = &n->rope_scaling;
     int64_t rotated = (int64_t)((double)n->shape.kv_channels * n->rotary_percent);
 
-    if (n->shape.rotary_base <= 0)
-        return error_set(err, "--rotary-base=%g must be greater than 0", n->shape.rotary_base);
-    if (n->rotary_percent <= 0 || n->rotary_percent > 1)
-        return error_set(err, "--rotary-percent=%g must be greater than 0 and at most 1",
-                         n->rotary_percent);
     n->position = m->position == POSITION_YARN ? POSITION_ROPE : (enum position_kind)m->position;
     /* Channels are rotated in pairs. */
     if (n->position == POSITION_ROPE && (rotated <= 0 || rotated % 2 != 0))
@@ -309,12 +267,6 @@ static int derive_rope(struct network_arguments *m, struct error *err)
                          " channels of a head, and it needs an even number; change "
                          "--rotary-percent or --kv-channels",
                          n->rotary_percent, rotated, n->shape.kv_channels);
-    if (m->rotary_interpolation <= 0)
-        return error_set(err, "--rotary-seq-len-interpolation-factor=%g must be greater than 0",
-                         m->rotary_interpolation);
-    if (m->rope_scaling_factor <= 0)
-        return error_set(err, "--rope-scaling-factor=%g must be greater than 0",
-                         m->rope_scaling_factor);
     if (m->rope_scaling && m->rotary_interpolation != 1)
         return error_set(err, "--use-rope-scaling and --rotary-seq-len-interpolation-factor cannot "
                               "be used together; drop one");
@@ -333,12 +285,6 @@ int arguments_network(struct network_arguments *m, const struct layout *layout, 
 {
     struct network *n = &m->network;
 
-    if (n->hidden_dropout < 0 || n->hidden_dropout >= 1 || n->attention_dropout < 0 ||
-        n->attention_dropout >= 1)
-        return error_set(
-            err,
-            "--hidden-dropout=%g and --attention-dropout=%g must be at least 0 and less than 1",
-            n->hidden_dropout, n->attention_dropout);
     if (derive_rope(m, err) < 0 || network_check(n, err) < 0)
         return -1;
     if (n->shape.ffn_hidden == 0)

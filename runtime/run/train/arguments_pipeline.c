@@ -11,10 +11,6 @@ static int count_chunks(struct arguments *a, struct error *err)
     struct model_config *m = &a->model_config;
     int64_t stage = m->network.shape.layers / a->layout.pp;
 
-    if (a->parallel.virtual_stages > 0 && a->parallel.layers_per_virtual_stage > 0)
-        return error_set(err, "--num-virtual-stages-per-pipeline-rank and "
-                              "--num-layers-per-virtual-pipeline-stage cannot be used together; "
-                              "drop one");
     if (a->parallel.virtual_stages > 1 && a->layout.pp < 2)
         return error_set(
             err, "--num-virtual-stages-per-pipeline-rank requires --pipeline-model-parallel-size "
@@ -101,15 +97,6 @@ int arguments_pipeline(struct arguments *a, struct error *err)
 
     if (count_chunks(a, err) < 0)
         return -1;
-    if ((ends || counted) && a->parallel.layers_per_virtual_stage > 0)
-        return error_set(
-            err,
-            "unequal pipeline stages cannot be used with --num-layers-per-virtual-pipeline-stage; "
-            "use --num-virtual-stages-per-pipeline-rank instead");
-    if (ends && counted)
-        return error_set(err, "--decoder-*-pipeline-num-layers and "
-                              "--account-for-*-in-pipeline-split cannot be used together; drop "
-                              "one");
     if ((ends || counted) && a->layout.pp < 2)
         return error_set(err, "unequal pipeline stages require --pipeline-model-parallel-size of 2 "
                               "or more; raise it");

@@ -84,8 +84,7 @@ static void print_line(const struct arguments *a, const struct option *row, FILE
 static void print_table(const struct arguments *a, FILE *stream)
 {
     for (const struct option *row = arguments_table; row->name; row++)
-        if (row->type != OPTION_HEADING && row->type != OPTION_IGNORED &&
-            row->type != OPTION_RENAMED && row->type != OPTION_ABSENT)
+        if (row->type > OPTION_HEADING && row->type < OPTION_IGNORED)
             print_line(a, row, stream);
 }
 

@@ -5,12 +5,10 @@
 
 #include "arguments.h"
 
-/* The network's options, in this order: their defaults; what does not depend on weights that a run
- * starts from; what the preset sets and the command line does not; sizes that follow from others;
- * then everything else, and check the network. */
-void arguments_network_default(struct network_arguments *model);
-int arguments_network_words(struct network_arguments *model, const struct options_result *given,
-                            struct error *err);
+/* The network's options, in this order: what does not depend on weights that a run starts from;
+ * what the preset sets and the command line does not; sizes that follow from others; then
+ * everything else, and check the network. */
+int arguments_network_words(struct network_arguments *model, struct error *err);
 int arguments_network_preset(struct network_arguments *model, const struct options_result *given,
                              struct error *err);
 int arguments_network_sizes(struct arguments *arguments, struct error *err);
@@ -23,7 +21,6 @@ int arguments_use_bert(const struct arguments *arguments);
 /* --recipe and the data of masked language models: 'begin' sets the defaults of a recipe, before
  * anything else; 'files' asks dict.txt or the tokenizer for the vocabulary and its special tokens;
  * 'end' checks the rest, when the layout is known. */
-void arguments_recipe_default(struct arguments *arguments);
 int arguments_recipe_begin(struct arguments *arguments, const struct options_result *given,
                            struct error *err);
 int arguments_recipe_files(struct arguments *arguments, const struct options_result *given,
@@ -40,12 +37,10 @@ int arguments_length(struct arguments *arguments, struct error *err);
 /* Fill in the step rules: learning rate, weight decay, loss scale. */
 int arguments_schedule(struct arguments *arguments, struct error *err);
 
-/* The options of Muon: their defaults; then check them and set the rules of the step. */
-void arguments_default_muon(struct arguments *arguments);
+/* The options of Muon: check them and set the rules of the step. */
 int arguments_muon(struct arguments *arguments, struct error *err);
 
 /* Options of fp8, into the model's configuration, when the layout is known. */
-void arguments_fp8_default(struct arguments *arguments);
 int arguments_fp8(struct arguments *arguments, struct error *err);
 
 #endif

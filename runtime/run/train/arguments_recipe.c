@@ -14,58 +14,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void arguments_recipe_default(struct arguments *a)
-{
-    a->mlm = (struct recipe_arguments){.break_mode = BREAK_COMPLETE,
-                                       .short_seq_prob = 0.1,
-                                       .mask_prob = 0.15,
-                                       .leave_unmasked = 0.1,
-                                       .random_token = 0.1,
-                                       .power = 1,
-                                       .update_freq = 1,
-                                       .multiple = 8,
-                                       .max_tokens = -1,
-                                       .mask_id = -1};
-}
-
 /* --- --recipe fairseq ------------------------------------------------------------------------ */
-
-static int given_any(const struct options_result *given, const char *one, const char *other)
-{
-    return options_given(given, one) || (other && options_given(given, other));
-}
-
-static void set_real(const struct options_result *given, const char *one, const char *other,
-                     double *value, double recipe)
-{
-    if (!given_any(given, one, other))
-        *value = recipe;
-}
-
-static void set_int(const struct options_result *given, const char *one, const char *other,
-                    int64_t *value, int64_t recipe)
-{
-    if (!given_any(given, one, other))
-        *value = recipe;
-}
 
 /* fairseq's defaults and those of its RoBERTa. The window of the loss scale is for one rank; it is
  * divided when their number is known. */
 static void set_fairseq(struct arguments *a, const struct options_result *given)
 {
-    set_real(given, "adam-beta1", "adam-betas", &a->step.beta1, 0.9);
-    set_real(given, "adam-beta2", "adam-betas", &a->step.beta2, 0.98);
-    set_real(given, "adam-eps", NULL, &a->step.epsilon, 1e-6);
-    set_real(given, "weight-decay", NULL, &a->step.weight_decay, 0.01);
-    set_real(given, "clip-grad", "clip-norm", &a->step.clip_grad, 0);
-    set_real(given, "initial-loss-scale", "fp16-init-scale", &a->step.initial_loss_scale, 128);
-    set_real(given, "min-loss-scale", NULL, &a->step.min_loss_scale, 1e-4);
-    set_int(given, "hysteresis", NULL, &a->step.hysteresis, 1);
-    set_int(given, "loss-scale-window", "fp16-scale-window", &a->step.loss_scale_window, 0);
-    set_int(given, "seed", NULL, &a->run.seed, 1);
-    set_int(given, "make-vocab-size-divisible-by", NULL, &a->model.vocabulary_divisor, 1);
-    if (!options_given(given, "lr-decay-style"))
-        a->step.lr_decay_style = LR_POLYNOMIAL;
+    static const struct {
+        const char *option;
+        double value;
+    } rows[] = {
+        {"adam-beta1", 0.9},
+        {"adam-beta2", 0.98},
+        {"adam-eps", 1e-6},
+        {"weight-decay", 0.01},
+        {"clip-grad", 0},
+        {"lr-decay-style", LR_POLYNOMIAL},
+        {"initial-loss-scale", 128},
+        {"min-loss-scale", 1e-4},
+        {"hysteresis", 1},
+        {"loss-scale-window", 0},
+        {"seed", 1},
+        {"make-vocab-size-divisible-by", 1},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        options_change_default(given, a, rows[i].option, rows[i].value);
     a->mlm.raw_epsilon = a->mlm.decay_all = a->step.per_token_loss = 1;
 }
 
@@ -75,38 +49,24 @@ static int read_betas(struct arguments *a, struct error *err)
     const char *text = a->mlm.betas;
     char end;
 
-    if (!text || sscanf(text, " ( %lf , %lf %c", &a->step.beta1, &a->step.beta2, &end) == 3)
+    if (!text)
         return 0;
-    return error_set(err, "--adam-betas=%.100s is not two numbers; write them like (0.9,0.98)",
-                     text);
-}
-
-/* --memory-efficient-fp16 */
-static int set_half(struct arguments *a, struct error *err)
-{
-    if (!a->mlm.memory_efficient_fp16)
-        return 0;
-    if (a->precision.bf16)
-        return error_set(err, "--memory-efficient-fp16 and --bf16 cannot be used together; drop "
-                              "one");
-    if (a->step.optimizer != OPTIMIZER_ADAM)
+    if (sscanf(text, " ( %lf , %lf %c", &a->step.beta1, &a->step.beta2, &end) != 3 ||
+        !(a->step.beta1 >= 0 && a->step.beta1 < 1 && a->step.beta2 >= 0 && a->step.beta2 < 1))
         return error_set(err,
-                         "--memory-efficient-fp16 requires --optimizer adam; change one of them");
-    a->precision.fp16 = 1;
+                         "--adam-betas=%.100s is not two numbers of at least 0 and less than 1; "
+                         "write them like (0.9,0.98)",
+                         text);
     return 0;
 }
 
 int arguments_recipe_begin(struct arguments *a, const struct options_result *given,
                            struct error *err)
 {
-    if (read_betas(a, err) < 0)
-        return -1;
-    if (options_given(given, "update-freq") && options_given(given, "global-batch-size"))
-        return error_set(err, "--update-freq and --global-batch-size cannot be used together; drop "
-                              "one");
     if (a->mlm.recipe == RECIPE_FAIRSEQ)
         set_fairseq(a, given);
-    return set_half(a, err);
+    a->precision.fp16 |= a->mlm.memory_efficient_fp16;
+    return read_betas(a, err);
 }
 
 /* --- Vocabulary ------------------------------------------------------------------------------ */
@@ -254,32 +214,6 @@ int arguments_recipe_files(struct arguments *a, const struct options_result *giv
 
 /* --- The rest -------------------------------------------------------------------------------- */
 
-/* Options that have no effect on a causal model. */
-static int check_causal(const struct options_result *given, struct error *err)
-{
-    static const char *const names[] = {
-        "sample-break-mode",
-        "max-tokens",
-        "mask-prob",
-        "masked-data",
-        "pack",
-        "short-seq-prob",
-        "masking",
-        "mask-whole-words",
-        "freq-weighted-replacement",
-        "random-token-prob",
-        "mask-id",
-        "leave-unmasked-prob",
-    };
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (options_given(given, names[i]))
-            return error_set(err,
-                             "--%s requires a masked language model; add --masked-lm, or drop it",
-                             names[i]);
-    return 0;
-}
-
 /* fairseq's directory has no sentences. */
 static int check_prefix(const struct arguments *a, struct error *err)
 {
@@ -327,8 +261,6 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
         return error_set(
             err, "--calculate-per-token-loss cannot be used with the binary head, whose "
                  "loss is of pairs; drop it, or add --bert-no-binary-head --masked-data bert");
-    if (a->mlm.short_seq_prob < 0 || a->mlm.short_seq_prob > 1)
-        return error_set(err, "--short-seq-prob=%g must be from 0 to 1", a->mlm.short_seq_prob);
     if (a->model.network.shape.sequence < 5)
         return error_set(err,
                          "--seq-length=%" PRId64 " is too short for pairs of sentences; raise it",
@@ -343,17 +275,11 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
 
 static int check_data(const struct arguments *a, struct error *err)
 {
-    if (!(a->mlm.mask_prob > 0 && a->mlm.mask_prob < 1))
-        return error_set(err, "--mask-prob=%g must be greater than 0 and less than 1",
-                         a->mlm.mask_prob);
-    if (!(a->mlm.leave_unmasked >= 0 && a->mlm.random_token >= 0 &&
-          a->mlm.leave_unmasked + a->mlm.random_token <= 1))
+    if (a->mlm.leave_unmasked + a->mlm.random_token > 1)
         return error_set(err,
-                         "--leave-unmasked-prob=%g and --random-token-prob=%g must not be negative "
-                         "and not exceed 1 together",
+                         "--leave-unmasked-prob=%g and --random-token-prob=%g must not exceed 1 "
+                         "together",
                          a->mlm.leave_unmasked, a->mlm.random_token);
-    if (a->mlm.pack && a->mlm.max_tokens > 0)
-        return error_set(err, "--pack fills all rows; drop --max-tokens");
     if (a->run.rampup.count > 0)
         return error_set(err, "--rampup-batch-size cannot be used with a masked language model, "
                               "whose micro-batches are made before training; drop it");
@@ -378,9 +304,6 @@ static int check_collator(struct arguments *a, const struct options_result *give
 {
     if (a->mlm.masking != MASK_COLLATOR)
         return 0;
-    if (a->mlm.frequency)
-        return error_set(err, "--freq-weighted-replacement cannot be used with --masking "
-                              "huggingface, whose random tokens are equally likely; drop one");
     if (!a->mlm.whole_words)
         return 0;
     if (a->data.tokenizer.type != TOKENIZER_FAIRSEQ_BPE &&
@@ -408,7 +331,7 @@ int arguments_recipe_end(struct arguments *a, const struct options_result *given
     if (a->step.loss_scale_window == 0) /* fairseq: 2^14 updates of one GPU */
         a->step.loss_scale_window = a->rules.scale_window = micros < 16384 ? 16384 / micros : 1;
     if (!a->model.network.masked)
-        return check_causal(given, err);
+        return 0;
     if (check_data(a, err) < 0 || check_bert(a, given, err) < 0 ||
         check_collator(a, given, err) < 0)
         return -1;

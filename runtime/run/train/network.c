@@ -158,8 +158,7 @@ static int is_of_network(const struct option *row)
 {
     const struct network_property *p = property_at(row->offset);
 
-    return row->type != OPTION_HEADING && row->type != OPTION_TEXT && row->type != OPTION_IGNORED &&
-           row->type != OPTION_RENAMED && row->type != OPTION_ABSENT &&
+    return row->type != OPTION_HEADING && row->type != OPTION_TEXT && row->type < OPTION_IGNORED &&
            row->offset < sizeof(struct network_arguments) &&
            !(p && p->loose && row->type == OPTION_REAL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tap.h"
-#include "base/core/option.h"
+#include "base/core/option_rows.h"
 
 #include <stdlib.h>
 
@@ -14,23 +14,37 @@ struct target {
 
 #define AT(field) offsetof(struct target, field)
 static const struct option table[] = {
-    {"Group", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
-    {"flag", OPTION_FLAG, AT(flag), 0, "a flag", 0, 0, 0},
-    {"no-dash", OPTION_UNFLAG, AT(dash), 0, "clear dash", 0, 0, 0},
-    {"number", OPTION_INT, AT(number), "N", "a number", 0, 1, 100},
-    {"bytes", OPTION_BYTES, AT(number), "SIZE", "a size", 0, 4, 1 << 20},
-    {"learning-rate", OPTION_REAL, AT(real), "X", "a real", 0, 0, 0},
-    {"opt_param", OPTION_TEXT, AT(text), "TEXT", "a text", 0, 0, 0},
-    {"save", OPTION_TEXT, AT(text), "DIR", "a directory", 0, 0, 0},
-    {"style", OPTION_CHOICE, AT(choice), 0, "a choice", "linear|cosine|constant", 0, 0},
-    {"data-path", OPTION_LIST, AT(list), "PATH...", "a list", 0, 0, 0},
-    {"layers", OPTION_LAYERS, AT(number), "N|LIST", "layers", 0, 0, 0},
-    {"prompt", OPTION_TEXTS, AT(list), "TEXT", "one of several", 0, 0, 0},
-    {"use-flash-attn", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
-    {"wandb-*", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
-    {"n", OPTION_SHORT, 0, 0, "number", 0, 0, 0},
-    {"batch-size", OPTION_RENAMED, 0, 0, "micro-batch-size", 0, 0, 0},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+    HEADING("Group"),
+    FLAG("flag", flag, "a flag"),
+    UNFLAG("no-dash", dash, "clear dash"),
+    RANGE("number", number, 1, 100, "a number"),
+    BYTES("bytes", number, "SIZE", 4, 1 << 20, "a size"),
+    REAL("learning-rate", real, "a real"),
+    TEXT("opt_param", text, "TEXT", "a text"),
+    TEXT("save", text, "DIR", "a directory"),
+    CHOICE("style", choice, "linear|cosine|constant", "a choice"),
+    VALUES("data-path", list, "PATH...", "a list"),
+    OPTION_ROW("layers", OPTION_LAYERS, AT(number), "N|LIST", "layers"),
+    TEXTS("prompt", list, "TEXT", "one of several"),
+    IGNORED("use-flash-attn", "kernels are chosen"),
+    IGNORED("wandb-*", "logs are files"),
+    SHORT("n", "number"),
+    ALIAS("count", "number"),
+    RENAMED("batch-size", "micro-batch-size"),
+    {0},
+};
+
+/* Columns besides name, type and range. */
+static const struct option rules[] = {
+    FLAG("on", flag, "a flag with a default", .fallback = 1),
+    UNFLAG("off", flag, "its opposite"),
+    UNFLAG("no-dash", dash, "clear dash"),
+    RANGE("number", number, 1, 100, "a size without a default", .needs = "save|style=cosine"),
+    REAL("share", real, "a share", .fallback = 0.25, .range = REAL_BELOW_1,
+         .refuses = "number|style=constant"),
+    CHOICE("style", choice, "linear|cosine|constant", "a choice", .fallback = 1, .idle = "on"),
+    TEXT("save", text, "DIR", "a directory", .otherwise = "none", .idle = "style=cosine"),
+    {0},
 };
 
 static struct target target;
@@ -118,6 +132,9 @@ static void test_values(void)
            result.ignored_count == 2 && target.flag,
        "all names that match a pattern are ignored, with _ for - too");
     ok(PARSE("-n", "3") == 0 && target.number == 3, "a short name");
+    ok(PARSE("--count", "4") == 0 && target.number == 4 && options_given(&result, "number") &&
+           options_given(&result, "count"),
+       "an alias");
     ok(PARSE("--", "--flag") == 0 && result.word_count == 1 && !target.flag, "words after --");
     ok(PARSE("--help", "--nonsense") == 0 && result.help, "help ends the reading");
 }
@@ -176,12 +193,72 @@ static void test_words(void)
     }
 }
 
+static void test_defaults(void)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+
+    memset(&target, 0, sizeof(target));
+    options_default(rules, &target);
+    is_int(target.flag, 1, "the first of two options for a value has the default");
+    is_int(target.dash, 1, "a --no-... option is on by default");
+    is_int(target.number, OPTION_NOT_GIVEN, "a size without a default is not given");
+    ok(target.real == 0.25 && target.choice == 1, "numbers and choices");
+    options_print(rules, &target, stream);
+    fclose(stream);
+    ok(strstr(text, "a share (default: 0.25)") && strstr(text, "a choice (default: cosine)") &&
+           strstr(text, "a directory (default: none)") && strstr(text, "without a default\n"),
+       "--help has the defaults");
+    free(text);
+}
+
+/* Options that need or refuse others: "" if the command line is accepted. */
+static void test_rules(void)
+{
+    static const struct {
+        const char *argv[8], *text;
+    } rows[] = {
+        {{"--number", "3", "--save", "x"}, ""},
+        {{"--number", "3"}, ""}, /* the default of --style is cosine */
+        {{"--number", "3", "--off"}, "--number requires --save; add it, or drop --number"},
+        {{"--number", "3", "--style", "linear"},
+         "--number requires --save; add it, or drop --number"},
+        {{"--share", "0"}, ""},
+        {{"--share", "1"}, "--share=1 must be at least 0 and less than 1"},
+        {{"--number", "1", "--share", "0"},
+         "--share and --number cannot be used together; drop one"},
+        {{"--style", "constant", "--share", "0"},
+         "--share and --style constant cannot be used together; drop one"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int argc = 0, rc;
+
+        while (rows[i].argv[argc])
+            argc++;
+        options_result_clear(&result);
+        memset(&target, 0, sizeof(target));
+        options_default(rules, &target);
+        err.text[0] = '\0';
+        rc = options_parse(rules, &target, argc, rows[i].argv, &result, &err);
+        if (rc == 0)
+            rc = options_check(&result, &target, &err);
+        is(rc < 0 ? err.text : "", rows[i].text, rows[i].text[0] ? rows[i].text : "accepted");
+    }
+    options_change_default(&result, &target, "share", 0.5);
+    options_change_default(&result, &target, "style", 0);
+    ok(target.real == 0 && target.choice == 2, "given options keep their values");
+}
+
 int main(void)
 {
     test_layers();
     test_values();
     test_words();
     test_errors();
+    test_defaults();
+    test_rules();
     free(target.list.items);
     options_result_clear(&result);
     return done_testing();
