@@ -3,38 +3,42 @@
 #include "nearest.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-#define LLAMA_FEATURES  (PRESET_ROPE | PRESET_RMS | PRESET_SWIGLU)
-#define QWEN25_FEATURES (LLAMA_FEATURES | PRESET_QKV_BIAS)
-#define QWEN3_FEATURES  (LLAMA_FEATURES | PRESET_QK_NORM)
-#define NEMO_FEATURES   (PRESET_ROPE | PRESET_HALF_ROTARY)
+/* Options that presets have in common. */
+#define ROPE          "position-embedding-type=rope|hidden-dropout=0|attention-dropout=0|disable-bias-linear"
+#define UNTIED        "|untie-embeddings-and-output-weights"
+#define NEMO          ROPE "|rotary-percent=0.5" UNTIED
+#define LLAMA_TIED    ROPE "|normalization=RMSNorm|swiglu"
+#define LLAMA         LLAMA_TIED UNTIED
+#define QWEN          LLAMA_TIED "|norm-epsilon=1e-6|rotary-base=1000000"
+#define QWEN25_TIED   QWEN "|add-qkv-bias"
+#define QWEN3_TIED    QWEN "|qk-layernorm"
+#define ROBERTA       "masked-lm|post-norm|exact-gelu|position-offset=2|num-token-types=0"
+#define MEGATRON_BERT "masked-lm|bert-binary-head|position-offset=0"
+#define BERT          MEGATRON_BERT "|post-norm|exact-gelu|num-token-types=2|norm-epsilon=1e-12"
 
 /* What the presets of a family have in common. */
-#define GPT_PRESET \
-    .family = MODEL_GPT, .vocabulary = 50257, .features = PRESET_BIAS | PRESET_TIED, .epsilon = 1e-5
-#define NEMO_PRESET                                                                   \
-    .group = nemo_gpt, .family = MODEL_LLAMA, .sequence = 2048, .rotary_base = 10000, \
-    .features = NEMO_FEATURES | PRESET_SWIGLU, .epsilon = 1e-5
-#define LLAMA_PRESET .group = "Llama", .family = MODEL_LLAMA, .epsilon = 1e-5
-#define MISTRAL_PRESET                                                                   \
-    .group = "Mistral", .family = MODEL_LLAMA, .ffn_hidden = 14336, .heads = 32,         \
-    .query_groups = 8, .kv_channels = 128, .sequence = 8192, .features = LLAMA_FEATURES, \
-    .epsilon = 1e-5
-#define QWEN25_PRESET                                                                     \
-    .group = "Qwen 2.5", .family = MODEL_LLAMA, .sequence = 4096, .rotary_base = 1000000, \
-    .epsilon = 1e-6
+#define GPT_PRESET .family = MODEL_GPT, .vocabulary = 50257
+#define NEMO_PRESET \
+    .group = nemo_gpt, .family = MODEL_LLAMA, .sequence = 2048, .options = NEMO "|swiglu"
+#define LLAMA_PRESET .group = "Llama", .family = MODEL_LLAMA
+#define MISTRAL_PRESET                                                           \
+    .group = "Mistral", .family = MODEL_LLAMA, .ffn_hidden = 14336, .heads = 32, \
+    .query_groups = 8, .kv_channels = 128, .sequence = 8192
+#define QWEN25_PRESET .group = "Qwen 2.5", .family = MODEL_LLAMA, .sequence = 4096
 #define QWEN3_PRESET                                                                 \
     .group = "Qwen 3", .family = MODEL_LLAMA, .query_groups = 8, .kv_channels = 128, \
-    .vocabulary = 151936, .sequence = 4096, .rotary_base = 1000000, .epsilon = 1e-6
-#define MASKED_PRESET \
-    .group = "RoBERTa and BERT", .sequence = 512, .features = PRESET_BIAS | PRESET_TIED
-#define ROBERTA_PRESET MASKED_PRESET, .family = MODEL_ROBERTA, .vocabulary = 50265, .epsilon = 1e-5
-#define BERT_PRESET    MASKED_PRESET, .family = MODEL_BERT, .vocabulary = 30522, .epsilon = 1e-12
+    .vocabulary = 151936, .sequence = 4096
+#define MASKED_PRESET .group = "RoBERTa and BERT", .sequence = 512
+#define ROBERTA_PRESET \
+    MASKED_PRESET, .family = MODEL_ROBERTA, .vocabulary = 50265, .options = ROBERTA
+#define BERT_PRESET MASKED_PRESET, .family = MODEL_BERT, .vocabulary = 30522, .options = BERT
 #define MEGATRON_BERT_PRESET \
-    MASKED_PRESET, .family = MODEL_MEGATRON_BERT, .vocabulary = 30522, .epsilon = 1e-5
+    MASKED_PRESET, .family = MODEL_MEGATRON_BERT, .vocabulary = 30522, .options = MEGATRON_BERT
 
 static const char megatron_gpt[] = "Megatron-LM GPT", nemo_gpt[] = "NeMo GPT-3 and Nemotron";
 
@@ -76,9 +80,7 @@ static const struct model_shape presets[] = {
      .kv_channels = 128,
      .vocabulary = 256000,
      .sequence = 4096,
-     .rotary_base = 10000,
-     .features = NEMO_FEATURES | PRESET_SQUARED_RELU,
-     .epsilon = 1e-5},
+     .options = NEMO "|squared-relu"},
     {GPT_PRESET, .name = "nemo-5b", .group = nemo_gpt, .layers = 24, .hidden = 4096,
      .ffn_hidden = 16384, .heads = 32, .query_groups = 32, .kv_channels = 128, .sequence = 2048},
     {NEMO_PRESET, .name = "nemo-8b", .layers = 32, .hidden = 4096, .ffn_hidden = 10880, .heads = 32,
@@ -93,67 +95,67 @@ static const struct model_shape presets[] = {
      .ffn_hidden = 49152, .heads = 96, .query_groups = 96, .kv_channels = 128, .sequence = 2048},
     {LLAMA_PRESET, .name = "llama2-7b", .layers = 32, .hidden = 4096, .ffn_hidden = 11008,
      .heads = 32, .query_groups = 32, .kv_channels = 128, .vocabulary = 32000, .sequence = 4096,
-     .rotary_base = 10000, .features = LLAMA_FEATURES},
+     .options = LLAMA},
     {LLAMA_PRESET, .name = "llama2-13b", .layers = 40, .hidden = 5120, .ffn_hidden = 13824,
      .heads = 40, .query_groups = 40, .kv_channels = 128, .vocabulary = 32000, .sequence = 4096,
-     .rotary_base = 10000, .features = LLAMA_FEATURES},
+     .options = LLAMA},
     {LLAMA_PRESET, .name = "llama2-70b", .layers = 80, .hidden = 8192, .ffn_hidden = 28672,
      .heads = 64, .query_groups = 8, .kv_channels = 128, .vocabulary = 32000, .sequence = 4096,
-     .rotary_base = 10000, .features = LLAMA_FEATURES},
+     .options = LLAMA},
     {LLAMA_PRESET, .name = "llama3-8b", .layers = 32, .hidden = 4096, .ffn_hidden = 14336,
      .heads = 32, .query_groups = 8, .kv_channels = 128, .vocabulary = 128256, .sequence = 8192,
-     .rotary_base = 500000, .features = LLAMA_FEATURES},
+     .options = LLAMA "|rotary-base=500000"},
     {LLAMA_PRESET, .name = "llama3-70b", .layers = 80, .hidden = 8192, .ffn_hidden = 28672,
      .heads = 64, .query_groups = 8, .kv_channels = 128, .vocabulary = 128256, .sequence = 8192,
-     .rotary_base = 500000, .features = LLAMA_FEATURES},
+     .options = LLAMA "|rotary-base=500000"},
     {LLAMA_PRESET, .name = "llama3.1-405b", .layers = 126, .hidden = 16384, .ffn_hidden = 53248,
      .heads = 128, .query_groups = 8, .kv_channels = 128, .vocabulary = 128256, .sequence = 8192,
-     .rotary_base = 500000, .features = LLAMA_FEATURES},
+     .options = LLAMA "|rotary-base=500000"},
     {LLAMA_PRESET, .name = "llama3.2-1b", .layers = 16, .hidden = 2048, .ffn_hidden = 8192,
      .heads = 32, .query_groups = 8, .kv_channels = 64, .vocabulary = 128256, .sequence = 8192,
-     .rotary_base = 500000, .features = LLAMA_FEATURES | PRESET_TIED},
+     .options = LLAMA_TIED "|rotary-base=500000"},
     {LLAMA_PRESET, .name = "llama3.2-3b", .layers = 28, .hidden = 3072, .ffn_hidden = 8192,
      .heads = 24, .query_groups = 8, .kv_channels = 128, .vocabulary = 128256, .sequence = 8192,
-     .rotary_base = 500000, .features = LLAMA_FEATURES | PRESET_TIED},
+     .options = LLAMA_TIED "|rotary-base=500000"},
     {MISTRAL_PRESET, .name = "mistral-7b-v0.1", .layers = 32, .hidden = 4096, .vocabulary = 32000,
-     .rotary_base = 10000, .window = 4096},
+     .options = LLAMA "|window-size=4095,0"},
     {MISTRAL_PRESET, .name = "mistral-7b", .layers = 32, .hidden = 4096, .vocabulary = 32768,
-     .rotary_base = 1e+06},
+     .options = LLAMA "|rotary-base=1000000"},
     {MISTRAL_PRESET, .name = "mistral-nemo-12b", .layers = 40, .hidden = 5120, .vocabulary = 131072,
-     .rotary_base = 1e+06},
+     .options = LLAMA "|rotary-base=1000000"},
     {QWEN25_PRESET, .name = "qwen2.5-0.5b", .layers = 24, .hidden = 896, .ffn_hidden = 4864,
      .heads = 14, .query_groups = 2, .kv_channels = 64, .vocabulary = 151936,
-     .features = QWEN25_FEATURES | PRESET_TIED},
+     .options = QWEN25_TIED},
     {QWEN25_PRESET, .name = "qwen2.5-1.5b", .layers = 28, .hidden = 1536, .ffn_hidden = 8960,
      .heads = 12, .query_groups = 2, .kv_channels = 128, .vocabulary = 151936,
-     .features = QWEN25_FEATURES | PRESET_TIED},
+     .options = QWEN25_TIED},
     {QWEN25_PRESET, .name = "qwen2.5-3b", .layers = 36, .hidden = 2048, .ffn_hidden = 11008,
      .heads = 16, .query_groups = 2, .kv_channels = 128, .vocabulary = 151936,
-     .features = QWEN25_FEATURES | PRESET_TIED},
+     .options = QWEN25_TIED},
     {QWEN25_PRESET, .name = "qwen2.5-7b", .layers = 28, .hidden = 3584, .ffn_hidden = 18944,
      .heads = 28, .query_groups = 4, .kv_channels = 128, .vocabulary = 152064,
-     .features = QWEN25_FEATURES},
+     .options = QWEN25_TIED UNTIED},
     {QWEN25_PRESET, .name = "qwen2.5-14b", .layers = 48, .hidden = 5120, .ffn_hidden = 13824,
      .heads = 40, .query_groups = 8, .kv_channels = 128, .vocabulary = 152064,
-     .features = QWEN25_FEATURES},
+     .options = QWEN25_TIED UNTIED},
     {QWEN25_PRESET, .name = "qwen2.5-32b", .layers = 64, .hidden = 5120, .ffn_hidden = 27648,
      .heads = 40, .query_groups = 8, .kv_channels = 128, .vocabulary = 152064,
-     .features = QWEN25_FEATURES},
+     .options = QWEN25_TIED UNTIED},
     {QWEN25_PRESET, .name = "qwen2.5-72b", .layers = 80, .hidden = 8192, .ffn_hidden = 29568,
      .heads = 64, .query_groups = 8, .kv_channels = 128, .vocabulary = 152064,
-     .features = QWEN25_FEATURES},
+     .options = QWEN25_TIED UNTIED},
     {QWEN3_PRESET, .name = "qwen3-0.6b", .layers = 28, .hidden = 1024, .ffn_hidden = 3072,
-     .heads = 16, .features = QWEN3_FEATURES | PRESET_TIED},
+     .heads = 16, .options = QWEN3_TIED},
     {QWEN3_PRESET, .name = "qwen3-1.7b", .layers = 28, .hidden = 2048, .ffn_hidden = 6144,
-     .heads = 16, .features = QWEN3_FEATURES | PRESET_TIED},
+     .heads = 16, .options = QWEN3_TIED},
     {QWEN3_PRESET, .name = "qwen3-4b", .layers = 36, .hidden = 2560, .ffn_hidden = 9728,
-     .heads = 32, .features = QWEN3_FEATURES | PRESET_TIED},
+     .heads = 32, .options = QWEN3_TIED},
     {QWEN3_PRESET, .name = "qwen3-8b", .layers = 36, .hidden = 4096, .ffn_hidden = 12288,
-     .heads = 32, .features = QWEN3_FEATURES},
+     .heads = 32, .options = QWEN3_TIED UNTIED},
     {QWEN3_PRESET, .name = "qwen3-14b", .layers = 40, .hidden = 5120, .ffn_hidden = 17408,
-     .heads = 40, .features = QWEN3_FEATURES},
+     .heads = 40, .options = QWEN3_TIED UNTIED},
     {QWEN3_PRESET, .name = "qwen3-32b", .layers = 64, .hidden = 5120, .ffn_hidden = 25600,
-     .heads = 64, .features = QWEN3_FEATURES},
+     .heads = 64, .options = QWEN3_TIED UNTIED},
     {ROBERTA_PRESET, .name = "roberta-base", .layers = 12, .hidden = 768, .ffn_hidden = 3072,
      .heads = 12, .query_groups = 12, .kv_channels = 64},
     {ROBERTA_PRESET, .name = "roberta-large", .layers = 24, .hidden = 1024, .ffn_hidden = 4096,
@@ -237,23 +239,35 @@ static int64_t masked_parameters(const struct model_shape *shape, int64_t vocabu
     return 0;
 }
 
+/* Is the option, with its value if it has one, among those of a preset? */
+static bool has(const struct model_shape *shape, const char *option)
+{
+    size_t length = strlen(option);
+
+    for (const char *at = shape->options; at && *at; at += strcspn(at, "|"), at += *at == '|')
+        if (strcspn(at, "|") == length && strncmp(at, option, length) == 0)
+            return true;
+    return false;
+}
+
 int64_t model_parameters(const struct model_shape *shape, int64_t padding)
 {
     int64_t h = shape->hidden, f = shape->ffn_hidden, d = shape->kv_channels;
     int64_t q = shape->heads * d, kv = shape->query_groups * d;
     int64_t vocabulary = vocabulary_padded(shape->vocabulary, padding, 1);
-    unsigned has = shape->features;
-    int64_t norm = has & PRESET_RMS ? h : 2 * h, fc1 = has & PRESET_SWIGLU ? 2 * f : f;
+    bool rms = has(shape, "normalization=RMSNorm");
+    int64_t norm = rms ? h : 2 * h, fc1 = has(shape, "swiglu") ? 2 * f : f;
     int64_t layer = h * (q + 2 * kv) + q * h + fc1 * h + f * h + 2 * norm;
 
-    if (has & PRESET_BIAS)
+    if (!has(shape, "disable-bias-linear"))
         layer += q + 2 * kv + h + fc1 + h;
-    else if (has & PRESET_QKV_BIAS)
+    else if (has(shape, "add-qkv-bias"))
         layer += q + 2 * kv;
-    if (has & PRESET_QK_NORM)
-        layer += has & PRESET_RMS ? 2 * d : 4 * d;
-    return shape->layers * layer + vocabulary * h * (has & PRESET_TIED ? 1 : 2) +
-           (has & PRESET_ROPE ? 0 : shape->sequence * h) + norm +
+    if (has(shape, "qk-layernorm"))
+        layer += rms ? 2 * d : 4 * d;
+    return shape->layers * layer +
+           vocabulary * h * (has(shape, "untie-embeddings-and-output-weights") ? 2 : 1) +
+           (has(shape, "position-embedding-type=rope") ? 0 : shape->sequence * h) + norm +
            masked_parameters(shape, vocabulary);
 }
 

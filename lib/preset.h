@@ -10,20 +10,6 @@
 
 enum model_family { MODEL_GPT, MODEL_LLAMA, MODEL_ROBERTA, MODEL_BERT, MODEL_MEGATRON_BERT };
 
-/* How the network of a preset is built, as bits. None: learned positions, LayerNorm, GELU, no
- * biases, untied embeddings. */
-enum preset_feature {
-    PRESET_ROPE = 1,
-    PRESET_HALF_ROTARY = 2, /* half of each head is rotated */
-    PRESET_RMS = 4,
-    PRESET_SWIGLU = 8,
-    PRESET_SQUARED_RELU = 16,
-    PRESET_BIAS = 32,
-    PRESET_QKV_BIAS = 64,
-    PRESET_QK_NORM = 128,
-    PRESET_TIED = 256,
-};
-
 struct model_shape {
     const char *name;
     enum model_family family;
@@ -34,10 +20,8 @@ struct model_shape {
     int64_t sequence;     /* sequence length and number of positions */
     double rotary_base;   /* a model with rotary position embeddings (Llama) */
     /* Of presets only: */
-    const char *group; /* heading in a list */
-    unsigned features; /* enum preset_feature */
-    int64_t window;    /* tokens that each token sees; 0: all */
-    double epsilon;    /* of norms */
+    const char *group;   /* heading in a list */
+    const char *options; /* of `megatron train`, without dashes: "normalization=RMSNorm|swiglu" */
 };
 
 /* The preset called 'name' (case-insensitive), or NULL with the closest names in 'err'. 'what'

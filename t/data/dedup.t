@@ -101,7 +101,7 @@ while IFS='|' read -r words text; do
     like "$out" "^megatron data: dedup: $text" "  $out"
 done <<'ROWS'
 --input - --output x.jsonl|dedup reads its input more than once; give a file instead of standard input
---input e.jsonl --output x.jsonl --exact --bands 3|--bands and --exact cannot be used together
+--input e.jsonl --output x.jsonl --exact --bands 3|--exact and --bands cannot be used together
 --input e.jsonl --output x.jsonl --jaccard 1.5|--jaccard=1.5 must be greater than 0 and at most 1
 ROWS
 done_testing

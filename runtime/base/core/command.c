@@ -20,7 +20,7 @@ static void *defaults_of(const struct command *command)
 
 static void print_help(const struct command *command)
 {
-    void *defaults = defaults_of(command);
+    void *defaults = command->size > 0 ? defaults_of(command) : NULL;
 
     printf("%s", command->usage);
     options_print(command->options, defaults, stdout);

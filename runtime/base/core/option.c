@@ -508,13 +508,40 @@ void options_default(const struct option *table, void *target)
     }
 }
 
-void options_change_default(const struct options_result *result, void *target, const char *name,
-                            double value)
+/* Is there an option for the value of 'row' on the command line? */
+static bool is_value_given(const struct options_result *result, const struct option *row)
 {
-    const struct option *row = find_option(result->table, name, strlen(name));
+    for (size_t i = 0; i < result->rows; i++)
+        if (result->given[i] && result->table[i].offset == row->offset &&
+            result->table[i].type < OPTION_IGNORED)
+            return true;
+    return false;
+}
 
-    if (!result->given[row - result->table])
-        set_number(row, target, value);
+int options_preset(const struct options_result *result, void *target, const char *options,
+                   struct error *err)
+{
+    struct cursor none = {0, 0, NULL};
+
+    for (const char *at = options; at && *at; at += strcspn(at, "|"), at += *at == '|') {
+        size_t name = strcspn(at, "=|"), length = strcspn(at, "|");
+        const struct option *row = find_option(result->table, at, name);
+        char value[64];
+
+        if (!row)
+            return error_bug(err, "a preset has an unknown option: %.40s", at);
+        if (is_value_given(result, row))
+            continue;
+        snprintf(value, sizeof(value), "%.*s", name < length ? (int)(length - name - 1) : 0,
+                 at + name + 1);
+        if (take_option(row, target,
+                        name == length             ? NULL
+                        : row->type == OPTION_TEXT ? at + name + 1
+                                                   : value,
+                        &none, NULL, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int parse_words(const struct option *table, void *target, int argc, const char *const *argv,
@@ -594,12 +621,12 @@ void options_result_clear(struct options_result *result)
 
 static void print_default(const struct option *row, const void *defaults, FILE *stream)
 {
-    const char *slot = (const char *)defaults + row->offset;
+    const char *slot = defaults ? (const char *)defaults + row->offset : NULL;
     const char *word = row->choices;
 
     if (row->otherwise)
         fprintf(stream, " (default: %s)", row->otherwise);
-    else if (!defaults)
+    else if (!slot)
         return;
     else if (row->type == OPTION_REAL && *(const double *)slot > 0)
         fprintf(stream, " (default: %.10g)", *(const double *)slot);

@@ -104,9 +104,11 @@ struct options_result {
  * 'fallback'. A whole number that would be below its range becomes OPTION_NOT_GIVEN. */
 void options_default(const struct option *table, void *target);
 
-/* Another default of the option 'name': set 'value' unless the option was given. */
-void options_change_default(const struct options_result *result, void *target, const char *name,
-                            double value);
+/* Other defaults: 'options' as on a command line, but without dashes and with '|' between them, as
+ * in "epsilon=1e-6|swiglu". They are set unless the command line has the option or another one for
+ * the same value. A text must come last: it is not copied. Returns 0 or -1. */
+int options_preset(const struct options_result *result, void *target, const char *options,
+                   struct error *err);
 
 /* Parse 'argc' words of 'argv' (without the command's own name) by 'table', which ends with a row
  * whose name is NULL, into the struct at 'target'. Accepts `--name value`, `--name=value`, and `--`

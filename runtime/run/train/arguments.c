@@ -314,11 +314,12 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
                          "not replaced; choose another directory",
                          a->checkpoint.save_hf);
     if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0 ||
-        arguments_recipe_begin(a, given, err) < 0 || arguments_network_words(&a->model, err) < 0)
+        arguments_recipe_begin(a, given, err) < 0)
         return -1;
     if (!a->model.preset && world->model)
         a->model.preset = world->model;
-    if (arguments_network_preset(&a->model, given, err) < 0 || read_files(a, given, err) < 0 ||
+    if (arguments_network_preset(a, given, err) < 0 ||
+        arguments_network_words(&a->model, err) < 0 || read_files(a, given, err) < 0 ||
         options_check(given, a, err) < 0 || arguments_network_sizes(a, err) < 0 ||
         check_numbers(a, given, err) < 0 || derive_layout(a, world, err) < 0 ||
         derive_model(a, err) < 0 || check_layout(a, err) < 0 || derive_recompute(a, err) < 0 ||

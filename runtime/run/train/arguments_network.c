@@ -46,75 +46,19 @@ int arguments_network_words(struct network_arguments *m, struct error *err)
 
 /* --- Presets --------------------------------------------------------------------------------- */
 
-/* What the presets of RoBERTa and BERT have. */
-static void apply_masked(struct network_arguments *m, const struct options_result *given,
-                         const struct model_shape *preset)
-{
-    enum model_family family = preset->family;
-    struct network *n = &m->network;
-    int bert = family != MODEL_ROBERTA;
-
-    n->masked = 1;
-    n->post_norm |= family != MODEL_MEGATRON_BERT;
-    n->gelu_erf |= family != MODEL_MEGATRON_BERT;
-    if (!options_given(given, "bert-no-binary-head") && bert)
-        n->binary_head = 1;
-    if (n->token_types < 0)
-        n->token_types = n->binary_head || family == MODEL_BERT ? 2 : 0;
-    if (n->position_offset < 0)
-        n->position_offset = bert ? 0 : 2;
-    if (!options_given(given, "max-position-embeddings"))
-        n->positions = preset->sequence + n->position_offset;
-}
-
-/* Properties that are not sizes. Without learned positions there is no dropout. */
-static void apply_features(struct network_arguments *m, const struct options_result *given,
-                           const struct model_shape *preset)
-{
-    unsigned has = preset->features;
-    struct network *n = &m->network;
-
-    if (!options_given(given, "window-size"))
-        n->window = preset->window;
-    n->qkv_bias |= (has & PRESET_QKV_BIAS) != 0;
-    if (has & PRESET_QK_NORM && n->qk_norm == QK_NORM_NONE)
-        n->qk_norm = QK_NORM_HEADS;
-    if (has & PRESET_SQUARED_RELU)
-        n->activation = ACTIVATION_SQUARED_RELU;
-    if (has & PRESET_SWIGLU && m->gate == MLP_PLAIN)
-        m->gate = MLP_SWIGLU;
-    if (!(has & PRESET_TIED))
-        n->tied = 0;
-    if (!(has & PRESET_BIAS))
-        n->linear_bias = 0;
-    if (has & PRESET_RMS && !options_given(given, "normalization"))
-        n->norm = NORM_RMS;
-    if (!(has & PRESET_ROPE))
-        return;
-    if (!options_given(given, "rotary-base"))
-        n->shape.rotary_base = preset->rotary_base;
-    if (has & PRESET_HALF_ROTARY && !options_given(given, "rotary-percent"))
-        n->rotary_percent = 0.5;
-    if (!options_given(given, "position-embedding-type"))
-        m->position = POSITION_ROPE;
-    if (!options_given(given, "hidden-dropout"))
-        n->hidden_dropout = 0;
-    if (!options_given(given, "attention-dropout"))
-        n->attention_dropout = 0;
-}
-
-int arguments_network_preset(struct network_arguments *m, const struct options_result *given,
+int arguments_network_preset(struct arguments *a, const struct options_result *given,
                              struct error *err)
 {
+    struct network_arguments *m = &a->model;
     struct network *n = &m->network;
     struct model_shape *s = &n->shape;
     const struct model_shape *preset;
-    int wider, headed;
+    bool wider, headed;
 
     if (!m->preset)
         return 0;
     preset = preset_find("--megatron-model", m->preset, err);
-    if (!preset)
+    if (!preset || options_preset(given, a, preset->options, err) < 0)
         return -1;
     /* Sizes derived from others are derived again if those do not come from the preset. */
     wider = s->hidden >= 0 && s->hidden != preset->hidden;
@@ -126,19 +70,17 @@ int arguments_network_preset(struct network_arguments *m, const struct options_r
     TAKE(s->query_groups, query_groups);
     TAKE(s->sequence, sequence);
     TAKE(s->vocabulary, vocabulary);
-    TAKE(n->positions, sequence);
     if (!wider)
         TAKE(s->ffn_hidden, ffn_hidden);
     if (!wider && !headed)
         TAKE(s->kv_channels, kv_channels);
 #undef TAKE
     m->group_query_attention |= preset->query_groups != preset->heads;
-    if (!options_given(given, "norm-epsilon"))
-        n->epsilon = preset->epsilon;
-    if (preset->family == MODEL_GPT || preset->family == MODEL_LLAMA)
-        apply_features(m, given, preset);
-    else
-        apply_masked(m, given, preset);
+    /* Megatron's BERT has two token types for its pairs of sentences. */
+    if (preset->family == MODEL_MEGATRON_BERT && n->token_types < 0)
+        n->token_types = n->binary_head ? 2 : 0;
+    if (n->positions < 0)
+        n->positions = preset->sequence + (n->position_offset > 0 ? n->position_offset : 0);
     return 0;
 }
 

@@ -5,12 +5,12 @@
 
 #include "arguments.h"
 
-/* The network's options, in this order: what does not depend on weights that a run starts from;
- * what the preset sets and the command line does not; sizes that follow from others; then
- * everything else, and check the network. */
-int arguments_network_words(struct network_arguments *model, struct error *err);
-int arguments_network_preset(struct network_arguments *model, const struct options_result *given,
+/* The network's options, in this order: what the preset sets and the command line does not; what
+ * does not depend on weights that a run starts from; sizes that follow from others; then everything
+ * else, and check the network. */
+int arguments_network_preset(struct arguments *arguments, const struct options_result *given,
                              struct error *err);
+int arguments_network_words(struct network_arguments *model, struct error *err);
 int arguments_network_sizes(struct arguments *arguments, struct error *err);
 int arguments_network(struct network_arguments *model, const struct layout *layout,
                       struct error *err);

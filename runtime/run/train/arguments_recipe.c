@@ -18,29 +18,16 @@
 
 /* fairseq's defaults and those of its RoBERTa. The window of the loss scale is for one rank; it is
  * divided when their number is known. */
-static void set_fairseq(struct arguments *a, const struct options_result *given)
+static int set_fairseq(struct arguments *a, const struct options_result *given, struct error *err)
 {
-    static const struct {
-        const char *option;
-        double value;
-    } rows[] = {
-        {"adam-beta1", 0.9},
-        {"adam-beta2", 0.98},
-        {"adam-eps", 1e-6},
-        {"weight-decay", 0.01},
-        {"clip-grad", 0},
-        {"lr-decay-style", LR_POLYNOMIAL},
-        {"initial-loss-scale", 128},
-        {"min-loss-scale", 1e-4},
-        {"hysteresis", 1},
-        {"loss-scale-window", 0},
-        {"seed", 1},
-        {"make-vocab-size-divisible-by", 1},
-    };
-
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        options_change_default(given, a, rows[i].option, rows[i].value);
-    a->mlm.raw_epsilon = a->mlm.decay_all = a->step.per_token_loss = 1;
+    if (!options_given(given, "loss-scale-window"))
+        a->step.loss_scale_window = 0;
+    return options_preset(given, a,
+                          "adam-beta1=0.9|adam-beta2=0.98|adam-eps=1e-6|adam-raw-eps|clip-grad=0|"
+                          "lr-decay-style=polynomial|weight-decay=0.01|decay-all-parameters|"
+                          "initial-loss-scale=128|min-loss-scale=1e-4|hysteresis=1|seed=1|"
+                          "make-vocab-size-divisible-by=1|calculate-per-token-loss",
+                          err);
 }
 
 /* "(0.9, 0.98)" */
@@ -63,8 +50,8 @@ static int read_betas(struct arguments *a, struct error *err)
 int arguments_recipe_begin(struct arguments *a, const struct options_result *given,
                            struct error *err)
 {
-    if (a->mlm.recipe == RECIPE_FAIRSEQ)
-        set_fairseq(a, given);
+    if (a->mlm.recipe == RECIPE_FAIRSEQ && set_fairseq(a, given, err) < 0)
+        return -1;
     a->precision.fp16 |= a->mlm.memory_efficient_fp16;
     return read_betas(a, err);
 }

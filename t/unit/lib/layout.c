@@ -24,8 +24,7 @@ static void test_parameters(void)
         preset_describe(shape, said, sizeof(said));
         is(said, line, "and described as in the list");
         ok(shape->layers > 0 && shape->ffn_hidden > 0 && shape->vocabulary > 0 &&
-               shape->sequence > 0 && shape->epsilon > 0 &&
-               (shape->rotary_base > 0) == ((shape->features & PRESET_ROPE) != 0),
+               shape->sequence > 0,
            "all its sizes are set");
         ok(shape->heads % shape->query_groups == 0 &&
                (shape->kv_channels == 128 || shape->hidden == shape->heads * shape->kv_channels),

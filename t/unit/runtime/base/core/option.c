@@ -246,9 +246,11 @@ static void test_rules(void)
             rc = options_check(&result, &target, &err);
         is(rc < 0 ? err.text : "", rows[i].text, rows[i].text[0] ? rows[i].text : "accepted");
     }
-    options_change_default(&result, &target, "share", 0.5);
-    options_change_default(&result, &target, "style", 0);
+    ok(options_preset(&result, &target, "share=0.5|style=linear|off|number=7|save=a", &err) == 0,
+       "a preset");
     ok(target.real == 0 && target.choice == 2, "given options keep their values");
+    ok(target.flag == 0 && target.number == 7, "others get those of the preset");
+    is(target.text, "a", "a text comes last");
 }
 
 int main(void)
