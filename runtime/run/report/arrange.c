@@ -25,18 +25,10 @@ static bool is_same(const struct step *log, const struct step *metric)
 /* Index of the line of 'metric' that is the first of 'log', or -1. */
 static ssize_t find_line(const struct attempt *log, const struct attempt *metric)
 {
-    size_t from = 0, to = metric->steps.count;
+    size_t at = attempt_find(metric, log->steps.items[0].iteration);
 
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-
-        if (metric->steps.items[middle].iteration < log->steps.items[0].iteration)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return from < metric->steps.count && is_same(&log->steps.items[0], &metric->steps.items[from])
-               ? (ssize_t)from
+    return at < metric->steps.count && is_same(&log->steps.items[0], &metric->steps.items[at])
+               ? (ssize_t)at
                : -1;
 }
 

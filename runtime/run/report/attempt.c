@@ -105,6 +105,21 @@ int64_t attempt_last(const struct attempt *a)
     return a->steps.count > 0 ? a->steps.items[a->steps.count - 1].iteration : -1;
 }
 
+size_t attempt_find(const struct attempt *a, int64_t iteration)
+{
+    size_t from = 0, to = a->steps.count;
+
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+
+        if (a->steps.items[middle].iteration < iteration)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
 void attempt_text(char **slot, const char *text)
 {
     char *copy = xstrdup(text);

@@ -90,6 +90,9 @@ const char *attempt_value(const struct attempt *attempt, const char *name);
 /* Iteration of its last step, -1 if it has none. */
 int64_t attempt_last(const struct attempt *attempt);
 
+/* Index of its first step whose iteration is at least 'iteration', or the number of steps. */
+size_t attempt_find(const struct attempt *attempt, int64_t iteration);
+
 /* Replace the text in 'slot' by a copy. */
 void attempt_text(char **slot, const char *text);
 

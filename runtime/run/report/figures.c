@@ -6,47 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-/* --- Histogram ------------------------------------------------------------------------------- */
-
-void figure_histogram(const struct run *run, size_t number, FILE *html)
-{
-    enum { WIDTH = 720, HEIGHT = 200, LEFT = 14, BOTTOM = 32 };
-    double width = (double)(WIDTH - 2 * LEFT) / HISTOGRAM_BARS, step, range, first;
-    int64_t most = 0;
-    int ticks;
-
-    for (int i = 0; i < HISTOGRAM_BARS; i++)
-        most = run->bars[i] > most ? run->bars[i] : most;
-    if (most == 0)
-        return;
-    fputs("<figure><figcaption><b>Step time</b> <span class=\"unit\">ms", html);
-    fprintf(html,
-            ", %zu log lines</span></figcaption>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" "
-            "aria-label=\"histogram of step times\"><g class=\"bars c%zu\">",
-            run->lines, WIDTH, HEIGHT, number % COLORS);
-    for (int i = 0; i < HISTOGRAM_BARS; i++) {
-        double height = (double)run->bars[i] / (double)most * (HEIGHT - BOTTOM - 8);
-
-        if (run->bars[i] > 0)
-            fprintf(html, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
-                    LEFT + i * width, HEIGHT - BOTTOM - fmax(height, 1), width - 1,
-                    fmax(height, 1));
-    }
-    fputs("</g><g class=\"grid x\">", html);
-    range = run->bars_to - run->bars_from;
-    step = chart_tick_step(run->bars_from, run->bars_to, 6);
-    ticks = chart_ticks(run->bars_from, run->bars_to, step, &first);
-    for (int i = 0; i < ticks; i++) {
-        double t = (first + i) * step;
-
-        fprintf(html, "<text x=\"%.1f\" y=\"%d\">",
-                LEFT + (t - run->bars_from) / range * (WIDTH - 2 * LEFT), HEIGHT - 10);
-        chart_number(html, t);
-        fputs("</text>", html);
-    }
-    fputs("</g></svg></figure>\n", html);
-}
-
 /* --- Timeline -------------------------------------------------------------------------------- */
 
 enum { LINE_WIDTH = 1480, LINE_LEFT = 14, ROW = 44 };
@@ -59,19 +18,11 @@ static double across(double seconds, double span)
 /* The time of an event: that of the step it follows. */
 static double event_time(const struct attempt *a, const struct event *e)
 {
-    size_t from = 0, to = a->steps.count;
+    size_t at = attempt_find(a, e->iteration);
 
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-
-        if (a->steps.items[middle].iteration < e->iteration)
-            from = middle + 1;
-        else
-            to = middle;
-    }
     if (a->steps.count == 0)
         return NAN;
-    return a->steps.items[from < a->steps.count ? from : a->steps.count - 1].elapsed;
+    return a->steps.items[at < a->steps.count ? at : a->steps.count - 1].elapsed;
 }
 
 static void draw_span(const char *class, double from, double to, double span, double top,
@@ -227,121 +178,42 @@ void figure_goodput(const struct run *run, FILE *html)
 
 /* --- Heat map -------------------------------------------------------------------------------- */
 
-enum { CELL = 18, HOST = 150, LETTER = 7, LETTERS = 40, CELLS = 32, PAGE = 1480 };
-
 static double mean_of(const struct rank_time *r)
 {
     return r->count > 0 ? r->total / (double)r->count : NAN;
 }
 
-/* Does rank 'i' begin a row? Ranks of one host follow each other in nearly all layouts; a row is a
- * stretch of one host. */
-static int begins_row(const struct extras *e, size_t i, int column)
-{
-    const char *host = e->ranks.items[i].host, *before = i > 0 ? e->ranks.items[i - 1].host : NULL;
-
-    return i == 0 || column == CELLS || strcmp(host ? host : "", before ? before : "") != 0;
-}
-
-struct heat {
-    double low, high; /* of the means */
-    int rows, widest; /* and cells in the widest row */
-    int blocks;       /* of rows beside each other */
-    int block_rows, block_width;
-    int host; /* width of the names of hosts */
-};
-
-/* Bytes of a name that are shown: at most LETTERS, and no part of a character. */
-static size_t shown_bytes(const char *name)
-{
-    size_t count = strnlen(name, LETTERS);
-
-    while (name[count] != '\0' && count > 0 && ((unsigned char)name[count] & 0xc0) == 0x80)
-        count--;
-    return count;
-}
-
-static void measure_heat(const struct extras *e, struct heat *h)
-{
-    int column = 0;
-
-    *h = (struct heat){.low = INFINITY, .high = -INFINITY, .host = HOST};
-    for (size_t i = 0; i < e->ranks.count; i++) {
-        int host = 2 * CELL +
-                   LETTER * (int)shown_bytes(e->ranks.items[i].host ? e->ranks.items[i].host : "");
-
-        h->host = host > h->host ? host : h->host;
-        h->low = fmin(h->low, mean_of(&e->ranks.items[i]));
-        h->high = fmax(h->high, mean_of(&e->ranks.items[i]));
-        if (begins_row(e, i, column)) {
-            h->rows++;
-            column = 0;
-        }
-        h->widest = ++column > h->widest ? column : h->widest;
-    }
-    h->block_width = h->host + h->widest * CELL + CELL;
-    h->blocks = PAGE / h->block_width > 0 ? PAGE / h->block_width : 1;
-    if (h->blocks > (h->rows + 7) / 8)
-        h->blocks = (h->rows + 7) / 8;
-    if (h->blocks > 0)
-        h->block_rows = (h->rows + h->blocks - 1) / h->blocks;
-}
-
-static void draw_host(const char *name, int x, int y, FILE *html)
-{
-    char shown[LETTERS + 1] = "";
-    size_t count = shown_bytes(name);
-
-    memcpy(shown, name, count);
-    fprintf(html, "<text x=\"%d\" y=\"%d\">", x, y);
-    text_escape(shown, html);
-    if (name[count] != '\0') {
-        fputs("\xe2\x80\xa6<title>", html);
-        text_escape(name, html);
-        fputs("</title>", html);
-    }
-    fputs("</text>", html);
-}
-
-static void draw_cells(const struct extras *e, const struct heat *h, FILE *html)
-{
-    int row = -1, column = 0;
-
-    for (size_t i = 0; i < e->ranks.count; i++) {
-        double ms = mean_of(&e->ranks.items[i]);
-        int level =
-            h->high > h->low && !isnan(ms) ? (int)(9.999 * (ms - h->low) / (h->high - h->low)) : 0;
-        int left, top;
-
-        if (begins_row(e, i, column)) {
-            row++;
-            column = 0;
-        }
-        left = row / h->block_rows * h->block_width + h->host;
-        top = row % h->block_rows * CELL;
-        if (column == 0)
-            draw_host(e->ranks.items[i].host ? e->ranks.items[i].host : "", left - 8, top + 14,
-                      html);
-        fprintf(html,
-                "<rect class=\"h%d\" x=\"%d\" y=\"%d\"><title>rank %zu: %.4g ms</title></rect>",
-                level, left + column * CELL, top, i, ms);
-        column++;
-    }
-}
-
+/* Ranks of one host follow each other in nearly all layouts; a row is a stretch of one host. */
 void figure_heat(const struct extras *e, FILE *html)
 {
-    struct heat h;
+    double low = INFINITY, high = -INFINITY;
+    const char *before = NULL;
 
-    measure_heat(e, &h);
-    if (!(h.high >= h.low))
+    for (size_t i = 0; i < e->ranks.count; i++) {
+        low = fmin(low, mean_of(&e->ranks.items[i]));
+        high = fmax(high, mean_of(&e->ranks.items[i]));
+    }
+    if (!(high >= low))
         return;
     fprintf(html,
-            "<figure class=\"wide heat\"><figcaption><b>Step time by host and rank</b> <span "
-            "class=\"unit\">mean, %.4g ms (faint) to %.4g ms (strong)</span></figcaption>\n<svg "
-            "viewBox=\"0 0 %d %d\" style=\"width:%dpx\" role=\"img\" aria-label=\"heat map of "
-            "step times\">",
-            h.low, h.high, h.blocks * h.block_width, h.block_rows * CELL, h.blocks * h.block_width);
-    draw_cells(e, &h, html);
-    fputs("</svg></figure>\n", html);
+            "<figure class=\"wide\"><figcaption><b>Step time by host and rank</b> <span "
+            "class=\"unit\">mean, %.4g ms (faint) to %.4g ms (strong)</span></figcaption>\n"
+            "<div class=\"heat\">",
+            low, high);
+    for (size_t i = 0; i < e->ranks.count; i++) {
+        const char *host = e->ranks.items[i].host ? e->ranks.items[i].host : "";
+        double ms = mean_of(&e->ranks.items[i]);
+        int level = high > low && !isnan(ms) ? (int)(9.999 * (ms - low) / (high - low)) : 0;
+
+        if (!before || strcmp(host, before) != 0) {
+            fputs(before ? "</div>\n<div><b title=\"" : "<div><b title=\"", html);
+            text_escape(host, html);
+            fputs("\">", html);
+            text_escape(host, html);
+            fputs("</b>", html);
+        }
+        fprintf(html, "<i class=\"h%d\" title=\"rank %zu: %.4g ms\"></i>", level, i, ms);
+        before = host;
+    }
+    fputs("</div></div></figure>\n", html);
 }

@@ -7,9 +7,6 @@
 #include "run.h"
 #include "text.h"
 
-/* Step times: a histogram of each run. */
-void figure_histogram(const struct run *run, size_t number, FILE *html);
-
 /* Starts, saves, lost steps and faults of each run over time. */
 void figure_timeline(const struct runs *runs, FILE *html);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-
+#include "base/core/storage.h"
 #include "input.h"
 #include "reader.h"
 
@@ -38,15 +38,6 @@ static bool is_file(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* Whether two paths, of which one may be NULL, are the same file. */
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat one, other;
-
-    return b && stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
-           one.st_ino == other.st_ino;
-}
-
 /* By the first bytes of gzip, xz and Zstandard. */
 static bool is_compressed(const char *path)
 {
@@ -68,7 +59,7 @@ static bool is_compressed(const char *path)
 static int read_one(struct input *input, struct group *group, const char *path, const char *output,
                     struct error *err)
 {
-    if (is_same_file(path, output))
+    if (output && file_is_same(path, output))
         return error_set_code(err, ERROR_USAGE,
                               "%s would be replaced by the report; choose another output file",
                               path);

@@ -12,42 +12,6 @@
 
 /* --- Charts ---------------------------------------------------------------------------------- */
 
-static double loss_of(const struct run *run, const struct step *s)
-{
-    (void)run;
-    return (double)s->loss;
-}
-
-static double norm_of(const struct run *run, const struct step *s)
-{
-    (void)run;
-    return (double)s->norm;
-}
-
-static double lr_of(const struct run *run, const struct step *s)
-{
-    (void)run;
-    return (double)s->lr;
-}
-
-static double scale_of(const struct run *run, const struct step *s)
-{
-    (void)run;
-    return (double)s->scale;
-}
-
-static double ms_of(const struct run *run, const struct step *s)
-{
-    (void)run;
-    return (double)s->ms;
-}
-
-static double tflops_of(const struct run *run, const struct step *s)
-{
-    (void)run;
-    return (double)s->tflops;
-}
-
 static double skipped_of(const struct run *run, const struct step *s)
 {
     return run->skipped + run->nans > 0 ? (double)s->skipped + (double)s->nans : NAN;
@@ -78,63 +42,58 @@ static void add_validation(struct chart *chart, const struct run *run, size_t nu
     s->count = series_thin(s->points, s->count, MOST_POINTS / 2);
 }
 
+#define MEMBER(name)                      \
+    {                                     \
+        offsetof(struct step, name), NULL \
+    }
+
 static const struct {
     const char *id, *title, *unit;
-    series_value value; /* NULL: validation loss */
-    int smooth, logarithmic;
+    struct quantity value;
+    bool smooth, logarithmic;
 } kinds[] = {
-    {"loss", "Loss", "raw, smoothed and validation", loss_of, 1, 0},
-    {"validation", "Validation loss", "", NULL, 0, 0},
-    {"norm", "Gradient norm", "", norm_of, 0, 1},
-    {"lr", "Learning rate", "", lr_of, 0, 0},
-    {"time", "Step time", "ms", ms_of, 0, 1},
-    {"speed", "Throughput", "tokens/s", run_speed, 0, 0},
-    {"tflops", "Throughput per GPU", "TFLOP/s", tflops_of, 0, 0},
-    {"scale", "Loss scale", "", scale_of, 0, 1},
-    {"skipped", "Skipped and NaN steps", "per log line", skipped_of, 0, 0},
+    {"loss", "Loss", "raw, smoothed and validation", MEMBER(loss), true, false},
+    {"validation", "Validation loss", "", {0, NULL}, false, false},
+    {"norm", "Gradient norm", "", MEMBER(norm), false, true},
+    {"lr", "Learning rate", "", MEMBER(lr), false, false},
+    {"time", "Step time", "ms", MEMBER(ms), false, true},
+    {"speed", "Throughput", "tokens/s", {0, run_speed}, false, false},
+    {"tflops", "Throughput per GPU", "TFLOP/s", MEMBER(tflops), false, false},
+    {"scale", "Loss scale", "", MEMBER(scale), false, true},
+    {"skipped", "Skipped and NaN steps", "per log line", {0, skipped_of}, false, false},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static void add_run(struct chart *chart, size_t kind, const struct run *run, size_t number,
                     size_t most)
 {
-    for (int lost = 1; lost >= 0 && kinds[kind].value; lost--) {
+    const struct quantity *value = &kinds[kind].value;
+    bool validation = strcmp(kinds[kind].id, "validation") == 0;
+
+    for (int lost = 1; lost >= 0 && !validation; lost--) {
         struct series *s = &chart->series[chart->count++];
 
-        series_raw(s, run, kinds[kind].value, lost,
-                   lost ? most * MOST_LOST_POINTS / MOST_POINTS : most);
+        series_raw(s, run, value, lost, lost ? most * MOST_LOST_POINTS / MOST_POINTS : most);
         s->run = number;
     }
     if (kinds[kind].smooth) {
-        series_smooth(&chart->series[chart->count], run, kinds[kind].value, most / 2);
+        series_smooth(&chart->series[chart->count], run, value, most / 2);
         chart->series[chart->count++].run = number;
     }
-    if (kinds[kind].smooth || !kinds[kind].value)
+    if (kinds[kind].smooth || validation)
         add_validation(chart, run, number);
-}
-
-/* A scale that is logarithmic by default serves spikes; without any, a linear one shows more. */
-static bool has_spikes(const struct chart *chart)
-{
-    double low = INFINITY, high = 0;
-
-    for (size_t i = 0; i < chart->count; i++)
-        for (size_t k = 0; k < chart->series[i].count; k++) {
-            low = fmin(low, chart->series[i].points[k].value);
-            high = fmax(high, chart->series[i].points[k].value);
-        }
-    return low > 0 && high > 20 * low;
 }
 
 static void make_chart(struct chart *chart, size_t kind, const struct runs *runs)
 {
     size_t most = MOST_POINTS / (runs->count ? runs->count : 1);
 
-    *chart =
-        (struct chart){.id = kinds[kind].id, .title = kinds[kind].title, .unit = kinds[kind].unit};
+    *chart = (struct chart){.id = kinds[kind].id,
+                            .title = kinds[kind].title,
+                            .unit = kinds[kind].unit,
+                            .logarithmic = kinds[kind].logarithmic};
     for (size_t i = 0; i < runs->count; i++)
         add_run(chart, kind, &runs->items[i], i, most);
-    chart->logarithmic = kinds[kind].logarithmic && has_spikes(chart);
 }
 
 /* Power, clock or temperature of all GPUs: lowest, mean and highest. */
@@ -274,7 +233,6 @@ static void add_times(const struct input *input, FILE *html)
             fputs("</h3>\n", html);
         }
         figure_goodput(&runs->items[i], html);
-        figure_histogram(&runs->items[i], i, html);
     }
     section_percentiles(runs, html);
     for (size_t i = 0; i < input->groups.count; i++)
@@ -311,7 +269,8 @@ void page_write(const struct input *input, FILE *html)
     fputs("<div class=\"controls\" hidden>x axis "
           "<button data-axis=\"step\" aria-pressed=\"true\">steps</button>"
           "<button data-axis=\"tokens\">tokens</button>"
-          "<button data-axis=\"time\">time</button></div>\n<div class=\"grid2\">\n",
+          "<button data-axis=\"time\">time</button></div>\n"
+          "<noscript><p>The charts need JavaScript.</p></noscript>\n<div class=\"grid2\">\n",
           html);
     json_open_lines(&json, NULL, '{');
     add_axes(&input->runs, &json);

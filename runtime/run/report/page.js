@@ -2,7 +2,7 @@
 'use strict';
 (function () {
     const data = JSON.parse(document.getElementById('data').textContent);
-    // As in chart.h.
+    // Of a chart, which has the size of its viewBox (chart.c): width, height, and room for the axes.
     const W = 720, H = 260, L = 76, R = 14, T = 10, B = 36;
     const names = Array.from(document.querySelectorAll('h2[data-run]'), h => h.textContent);
     let axis = 'step';
@@ -40,7 +40,7 @@
         return power * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
     }
 
-    // As in chart.c, they are counted: adding a step to a number above 2^53 may leave it as it is.
+    // They are counted: adding a step to a number above 2^53 may leave it as it is.
     function ticks(low, high, step) {
         const first = Math.ceil(low / step), count = Math.floor(high / step) - first + 1;
         return Array.from({length: count >= 1 ? Math.min(count, 20) : 0}, (_, i) => (first + i) * step);
@@ -92,14 +92,13 @@
         const e = document.createElementNS('http://www.w3.org/2000/svg', name);
         for (const key in attributes) e.setAttribute(key, attributes[key]);
         if (text) e.textContent = text;
-        parent.appendChild(e);
+        return parent.appendChild(e);
     }
 
     function drawTicks(c, svg) {
-        const r = c.range, ys = svg.querySelector('.grid.y'), xs = svg.querySelector('.grid.x');
+        const r = c.range, ys = element(svg, 'g', {class: 'grid y'}), xs = element(svg, 'g', {class: 'grid x'});
         let step = tickStep(r.y0, r.y1, 5), odd = 0;
         if (c.log && r.y1 - r.y0 >= 1) step = Math.max(Math.ceil((r.y1 - r.y0) / 6), 1);
-        ys.textContent = xs.textContent = '';
         for (const t of ticks(r.y0, r.y1, step)) {
             const y = toY(r, t).toFixed(1);
             element(ys, 'path', {d: 'M' + L + ' ' + y + 'H' + (W - R)});
@@ -112,13 +111,12 @@
 
     function draw(c) {
         const svg = document.querySelector('#' + c.id + ' svg');
-        const lines = svg.querySelectorAll('.lines path');
+        svg.textContent = '';
         c.range = measure(c);
-        svg.querySelectorAll('.lines circle').forEach(e => e.remove());
-        if (!c.range) { lines.forEach(e => e.setAttribute('d', '')); return; }
-        drawTicks(c, svg);
-        c.series.forEach((s, n) => {
-            const at = places(s);
+        if (c.range) drawTicks(c, svg);
+        const lines = element(svg, 'g', {class: 'lines' + (c.series.some(s => s.look === 'smooth') ? ' has' : '')});
+        for (const s of c.range ? c.series : []) {
+            const at = places(s), color = 'c' + s.run % 8;
             let d = '';
             for (let i = 0; i < s.y.length; i++) {
                 if (isNaN(at[i])) continue;
@@ -126,10 +124,11 @@
                 const x = toX(c.range, at[i]), move = d === '' || (s.part && s.part[i] !== s.part[i - 1]);
                 d += (move ? 'M' : 'L') + x.toFixed(1) + ' ' + y.toFixed(1);
                 if (s.look === 'dots' && s.y.length <= 200)
-                    element(svg.querySelector('.lines'), 'circle', {class: 'c' + s.run % 8, r: 3, cx: x.toFixed(1), cy: y.toFixed(1)});
+                    element(lines, 'circle', {class: color, r: 3, cx: x.toFixed(1), cy: y.toFixed(1)});
             }
-            lines[n].setAttribute('d', s.y.length === 1 ? d + 'h.1' : d);
-        });
+            element(lines, 'path', {class: s.look + ' ' + color, d: s.y.length === 1 ? d + 'h.1' : d});
+        }
+        element(svg, 'path', {class: 'cross'});
     }
 
     // The cross-hair is on all charts at once.
@@ -155,10 +154,13 @@
         const figure = document.getElementById(c.id), svg = figure.querySelector('svg');
         const button = document.createElement('button');
         button.textContent = 'log';
-        button.setAttribute('aria-pressed', String(!!c.log));
+        const values = c.series.flatMap(s => s.y), low = Math.min(...values);
+        // A logarithmic axis serves spikes; without any, a linear one shows more.
+        c.log = c.log && low > 0 && Math.max(...values) > 20 * low;
+        button.setAttribute('aria-pressed', String(c.log));
         button.addEventListener('click', () => {
-            c.log = c.log ? 0 : 1;
-            button.setAttribute('aria-pressed', String(!!c.log));
+            c.log = !c.log;
+            button.setAttribute('aria-pressed', String(c.log));
             draw(c);
         });
         figure.querySelector('figcaption').appendChild(button);

@@ -169,23 +169,6 @@ static double quantile(const float *sorted, size_t count, double q)
     return count == 0 ? NAN : (double)sorted[(size_t)(q * (double)(count - 1) + 0.5)];
 }
 
-/* The histogram ends at the 99.5th percentile; the last bar contains what is above. */
-static void fill_histogram(struct run *run, const float *sorted, size_t count)
-{
-    double width;
-
-    run->bars_from = (double)sorted[0];
-    run->bars_to = quantile(sorted, count, 0.995);
-    if (run->bars_to <= run->bars_from)
-        run->bars_to = run->bars_from * 1.01 + 1e-3;
-    width = (run->bars_to - run->bars_from) / HISTOGRAM_BARS;
-    for (size_t i = 0; i < count; i++) {
-        double bar = ((double)sorted[i] - run->bars_from) / width;
-
-        run->bars[bar >= HISTOGRAM_BARS ? HISTOGRAM_BARS - 1 : bar > 0 ? (int)bar : 0]++;
-    }
-}
-
 double run_speed(const struct run *run, const struct step *s)
 {
     return run->seq_length > 0 && s->ms > 0
@@ -223,8 +206,6 @@ static void measure_times(struct run *run, float *values)
     run->p99 = quantile(values, count, 0.99);
     run->most = quantile(values, count, 1);
     run->mean = count > 0 ? sum / (double)count : NAN;
-    if (count > 0)
-        fill_histogram(run, values, count);
     late = 0;
     for (size_t a = 0, i = 0; next_step(run, &a, &i, &s); seen++)
         if (seen >= skip && !isnan(run_speed(run, s)))

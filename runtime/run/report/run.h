@@ -16,8 +16,6 @@ enum spent {
     SPENT_KINDS
 };
 
-enum { HISTOGRAM_BARS = 60 };
-
 struct run {
     char *name;
     struct attempt **attempts; /* in order of time; owned by the list they were read into */
@@ -29,11 +27,9 @@ struct run {
     double seconds[SPENT_KINDS];           /* where the time went */
     double span;                           /* sum of the above */
     double median, mean, p90, p99, most;   /* step time in ms; NAN if unknown */
-    double bars_from, bars_to;             /* range of the histogram in ms */
-    int64_t bars[HISTOGRAM_BARS];
-    double peak;                      /* dense bf16 TFLOP/s of its GPUs, NAN if unknown */
-    double tokens_per_second, tflops; /* medians of the last tenth, NAN if unknown */
-    const struct step *last;          /* the last step that counts, NULL if there is none */
+    double peak;                           /* dense bf16 TFLOP/s of its GPUs, NAN if unknown */
+    double tokens_per_second, tflops;      /* medians of the last tenth, NAN if unknown */
+    const struct step *last;               /* the last step that counts, NULL if there is none */
 };
 
 struct runs {

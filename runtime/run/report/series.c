@@ -41,14 +41,21 @@ static size_t count_lines(const struct run *run)
     return count;
 }
 
-static void collect(struct series *series, const struct run *run, series_value value, bool lost)
+static double value_of(const struct quantity *q, const struct run *run, const struct step *step)
+{
+    return q->compute ? q->compute(run, step)
+                      : (double)*(const float *)(const void *)((const char *)step + q->offset);
+}
+
+static void collect(struct series *series, const struct run *run, const struct quantity *quantity,
+                    bool lost)
 {
     series->count = 0;
     series->points = xcalloc(count_lines(run), sizeof(*series->points));
     for (size_t i = 0; i < run->count; i++)
         for (size_t k = 0; k < run->attempts[i]->steps.count; k++) {
             const struct step *s = &run->attempts[i]->steps.items[k];
-            double y = s->lost == lost ? value(run, s) : NAN;
+            double y = s->lost == lost ? value_of(quantity, run, s) : NAN;
 
             if (isfinite(y))
                 series->points[series->count++] =
@@ -62,10 +69,10 @@ static void shrink(struct series *series)
     series->points = xrealloc(series->points, series->count, sizeof(*series->points));
 }
 
-void series_raw(struct series *series, const struct run *run, series_value value, bool lost,
-                size_t most)
+void series_raw(struct series *series, const struct run *run, const struct quantity *quantity,
+                bool lost, size_t most)
 {
-    collect(series, run, value, lost);
+    collect(series, run, quantity, lost);
     series->count = series_thin(series->points, series->count, most);
     series->look = lost ? LOOK_LOST : LOOK_RAW;
     series->label = lost ? "lost" : "value";
@@ -74,12 +81,13 @@ void series_raw(struct series *series, const struct run *run, series_value value
 
 /* Exponential moving average over a hundredth of the run, without a bias towards the first value.
  * A smooth curve needs no extremes: every n-th point is kept. */
-void series_smooth(struct series *series, const struct run *run, series_value value, size_t most)
+void series_smooth(struct series *series, const struct run *run, const struct quantity *quantity,
+                   size_t most)
 {
     double window, keep, mean = 0, weight = 0;
     size_t every, kept = 0;
 
-    collect(series, run, value, false);
+    collect(series, run, quantity, false);
     window = fmin(fmax((double)series->count / 100, 5), 5000);
     keep = 1 - 2 / (window + 1);
     every = series->count / most + 1;

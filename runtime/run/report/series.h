@@ -22,13 +22,18 @@ struct series {
     size_t count;
 };
 
-/* The value of a step, NAN if it has none. */
-typedef double (*series_value)(const struct run *run, const struct step *step);
+/* A value of a step, NAN if it has none: 'compute' gives it or, if that is NULL, the float member
+ * at 'offset' is it. */
+struct quantity {
+    size_t offset;
+    double (*compute)(const struct run *run, const struct step *step);
+};
 
 /* Each makes a series of at most 'most' points. The caller clears it. */
-void series_raw(struct series *series, const struct run *run, series_value value, bool lost,
-                size_t most);
-void series_smooth(struct series *series, const struct run *run, series_value value, size_t most);
+void series_raw(struct series *series, const struct run *run, const struct quantity *quantity,
+                bool lost, size_t most);
+void series_smooth(struct series *series, const struct run *run, const struct quantity *quantity,
+                   size_t most);
 void series_clear(struct series *series);
 
 /* Keep at most 'most' of 'count' points, in place: the lowest and the highest of every stretch of

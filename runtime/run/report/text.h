@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-/* Write a name from a file as HTML text, also valid inside a quoted attribute. Control characters
- * and bytes that are not UTF-8 become U+FFFD. */
+/* Write a text from a file as HTML text, also valid inside a quoted attribute. Control characters
+ * become U+FFFD; so do, in the browser, bytes that are not UTF-8. */
 void text_escape(const char *words, FILE *html);
 
 #endif
