@@ -8,8 +8,6 @@
 #include <unistd.h>
 
 #include "run/plan/calibrate.h"
-#include "run/plan/calibrate_collectives.h"
-#include "run/plan/calibrate_steps.h"
 #include "base/core/storage.h"
 #include "base/core/nvml_gpus.h"
 #include "engine/parallel/ranks.h"

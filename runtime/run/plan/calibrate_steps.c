@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "calibrate_steps.h"
+#include "calibrate.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -45,78 +46,41 @@ static const struct trial cpu_trials[] = {
 
 /* --- Runs of `megatron train` ---------------------------------------------------------------- */
 
+/* The command line, and its words. */
 struct train_command {
-    const char *items[WORDS];
-    char texts[WORDS][24];
-    int count;
+    char text[1024];
+    const char *words[WORDS];
 };
 
-static void add(struct train_command *words, const char *name)
+static void make_command(const struct trial *t, int64_t layers, int64_t batch, int gpu,
+                         struct train_command *command)
 {
-    words->items[words->count++] = name;
-}
+    char *rest = command->text;
+    int count = 0, used;
 
-static void add_number(struct train_command *words, const char *name, int64_t value)
-{
-    add(words, name);
-    snprintf(words->texts[words->count], sizeof(words->texts[0]), "%lld", (long long)value);
-    add(words, words->texts[words->count]);
-}
-
-static void make_words(const struct trial *t, int64_t layers, int64_t batch, int gpu,
-                       struct train_command *words)
-{
-    static const char *const fixed[] = {"megatron",
-                                        "train",
-                                        "--mock-data",
-                                        "--lr",
-                                        "1e-4",
-                                        "--eval-iters",
-                                        "0",
-                                        "--log-interval",
-                                        "1",
-                                        "--hidden-dropout",
-                                        "0",
-                                        "--attention-dropout",
-                                        "0"};
-    static const char *const gated[] = {"--swiglu",
-                                        "--normalization",
-                                        "RMSNorm",
-                                        "--position-embedding-type",
-                                        "rope",
-                                        "--disable-bias-linear",
-                                        "--group-query-attention",
-                                        "--untie-embeddings-and-output-weights"};
-
-    words->count = 0;
-    for (size_t i = 0; i < sizeof(fixed) / sizeof(*fixed); i++)
-        add(words, fixed[i]);
-    for (size_t i = 0; t->gated && i < sizeof(gated) / sizeof(*gated); i++)
-        add(words, gated[i]);
+    used = snprintf(rest, sizeof(command->text),
+                    "megatron train --mock-data --lr 1e-4 --eval-iters 0 --log-interval 1 "
+                    "--hidden-dropout 0 --attention-dropout 0 --tensor-model-parallel-size 1 "
+                    "--pipeline-model-parallel-size 1 --context-parallel-size 1 --train-iters %d "
+                    "--num-layers %" PRId64 " --hidden-size %" PRId64 " --ffn-hidden-size %" PRId64
+                    " --num-attention-heads %" PRId64 " --seq-length %" PRId64
+                    " --max-position-embeddings %" PRId64 " --vocab-size %" PRId64
+                    " --micro-batch-size %" PRId64 " --global-batch-size %" PRId64 " --device %s",
+                    STEPS, layers, t->hidden, t->ffn, t->heads, t->sequence, t->sequence,
+                    t->vocabulary, t->micro_batch, batch, gpu ? "cuda --bf16" : "cpu");
     if (t->gated)
-        add_number(words, "--num-query-groups", t->groups);
-    add_number(words, "--train-iters", STEPS);
-    add_number(words, "--num-layers", layers);
-    add_number(words, "--hidden-size", t->hidden);
-    add_number(words, "--ffn-hidden-size", t->ffn);
-    add_number(words, "--num-attention-heads", t->heads);
-    add_number(words, "--seq-length", t->sequence);
-    add_number(words, "--max-position-embeddings", t->sequence);
-    add_number(words, "--vocab-size", t->vocabulary);
-    add_number(words, "--micro-batch-size", t->micro_batch);
-    add_number(words, "--global-batch-size", batch);
-    add_number(words, "--tensor-model-parallel-size", 1);
-    add_number(words, "--pipeline-model-parallel-size", 1);
-    add_number(words, "--context-parallel-size", 1);
-    add(words, "--device");
-    add(words, gpu ? "cuda" : "cpu");
-    if (gpu)
-        add(words, "--bf16");
-    words->items[words->count] = NULL;
+        snprintf(rest + used, sizeof(command->text) - (size_t)used,
+                 " --swiglu --normalization RMSNorm --position-embedding-type rope "
+                 "--disable-bias-linear --group-query-attention "
+                 "--untie-embeddings-and-output-weights --num-query-groups %" PRId64,
+                 t->groups);
+    while (count < WORDS - 1 && rest)
+        command->words[count++] = strsep(&rest, " ");
+    command->words[count] = NULL;
 }
 
 /* In the child: one rank alone, whatever job this is in, with its output in the pipe. */
-static void become_train(const struct train_command *words, int output)
+static void become_train(const struct train_command *command, int output)
 {
     static const char *const alone[][2] = {
         {"MEGATRON_RANK", "0"},       {"MEGATRON_WORLD_SIZE", "1"}, {"MEGATRON_LOCAL_RANK", "0"},
@@ -128,7 +92,7 @@ static void become_train(const struct train_command *words, int output)
     if (dup2(output, 1) < 0 || dup2(output, 2) < 0)
         _exit(127);
     alarm(RUN_SECONDS);
-    execv("/proc/self/exe", (char *const *)(uintptr_t)words->items);
+    execv("/proc/self/exe", (char *const *)(uintptr_t)command->words);
     _exit(127);
 }
 
@@ -182,7 +146,7 @@ static int say_failure(int status, const char *said, int count, struct error *er
 }
 
 /* Seconds of a step: the median after the warm-up. */
-static int time_steps(const struct train_command *words, double *seconds, struct error *err)
+static int time_steps(const struct train_command *command, double *seconds, struct error *err)
 {
     double times[STEPS];
     char said[512];
@@ -196,7 +160,7 @@ static int time_steps(const struct train_command *words, double *seconds, struct
     pid = fork();
     if (pid == 0) {
         close(ends[0]);
-        become_train(words, ends[1]);
+        become_train(command, ends[1]);
     }
     close(ends[1]);
     log = pid > 0 ? fdopen(ends[0], "r") : NULL;
@@ -242,16 +206,16 @@ struct outcome {
 
 static int run_trial(const struct trial *t, int gpu, struct outcome *out, struct error *err)
 {
-    struct train_command words;
+    struct train_command command;
 
-    make_words(t, t->many, t->micro_batch, gpu, &words);
-    if (time_steps(&words, &out->many, err) < 0)
+    make_command(t, t->many, t->micro_batch, gpu, &command);
+    if (time_steps(&command, &out->many, err) < 0)
         return -1;
-    make_words(t, t->many, 2 * t->micro_batch, gpu, &words);
-    if (t->twice && time_steps(&words, &out->twice, err) < 0)
+    make_command(t, t->many, 2 * t->micro_batch, gpu, &command);
+    if (t->twice && time_steps(&command, &out->twice, err) < 0)
         return -1;
-    make_words(t, t->few, t->micro_batch, gpu, &words);
-    return time_steps(&words, &out->few, err);
+    make_command(t, t->few, t->micro_batch, gpu, &command);
+    return time_steps(&command, &out->few, err);
 }
 
 /* A second micro-batch adds all but the optimizer. */

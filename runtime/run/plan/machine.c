@@ -89,6 +89,19 @@ static int read_fields(struct json_value object, const struct field *fields,
     return 0;
 }
 
+/* Read a member that is an object with these fields and perhaps a comment, if it is there. */
+static int read_part(struct json_value object, const char *name, const struct field *fields,
+                     void *target, struct error *err)
+{
+    static const char *const comment[] = {"comment", NULL};
+    struct json_value part;
+
+    if (json_member(object, name, &part) < 0 ||
+        read_fields(part, fields, comment, target, err) == 0)
+        return 0;
+    return error_prefix(err, "\"%s\"", name);
+}
+
 static int read_text(struct json_value object, const char *name, char *out, size_t size,
                      struct error *err)
 {
@@ -179,22 +192,19 @@ static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct er
 {
     static const char *const others[] = {"name",      "multiprocessors", "rates",
                                          "own_rates", "steps",           NULL};
-    static const char *const none[] = {"comment", NULL};
-    struct json_value other;
+    struct json_value steps;
 
     gpu->rates = usual_rates;
     if (read_fields(object, machine_gpu_fields, others, gpu, err) < 0 ||
         read_text(object, "name", gpu->name, sizeof(gpu->name), err) < 0 ||
         read_count(object, "multiprocessors", 10000, &gpu->processors, err) < 0)
         return -1;
-    if (json_member(object, "rates", &other) == 0 &&
-        read_fields(other, machine_rate_fields, none, &gpu->rates, err) < 0)
-        return error_prefix(err, "\"rates\"");
+    if (read_part(object, "rates", machine_rate_fields, &gpu->rates, err) < 0)
+        return -1;
     gpu->own = gpu->rates;
-    if (json_member(object, "own_rates", &other) == 0 &&
-        read_fields(other, machine_rate_fields, none, &gpu->own, err) < 0)
-        return error_prefix(err, "\"own_rates\"");
-    if (json_member(object, "steps", &other) == 0 && read_steps(other, gpu, err) < 0)
+    if (read_part(object, "own_rates", machine_rate_fields, &gpu->own, err) < 0)
+        return -1;
+    if (json_member(object, "steps", &steps) == 0 && read_steps(steps, gpu, err) < 0)
         return error_prefix(err, "\"steps\"");
     return 0;
 }
@@ -264,7 +274,6 @@ static int read_node(struct machines *all, struct json_value object, const struc
 {
     static const char *const others[] = {"name",   "aliases", "gpus",      "gpu",
                                          "memory", "comment", "preflight", NULL};
-    static const char *const none[] = {"comment", NULL};
     static const char *const gpu_others[] = {"name", NULL};
     struct machine machine = machine_usual();
     struct machine_list *list;
@@ -279,16 +288,9 @@ static int read_node(struct machines *all, struct json_value object, const struc
                    read_count(object, "gpus", 1024, &machine.gpus, err) < 0 ||
                    read_aliases(object, &machine, err) < 0)
         goto fail;
-    if (json_member(object, "preflight", &other) == 0 &&
-        read_fields(other, machine_limit_fields, none, &machine.limits, err) < 0) {
-        error_prefix(err, "\"preflight\"");
+    if (read_part(object, "preflight", machine_limit_fields, &machine.limits, err) < 0 ||
+        read_part(object, "memory", machine_memory_fields, &machine.memory, err) < 0)
         goto fail;
-    }
-    if (json_member(object, "memory", &other) == 0 &&
-        read_fields(other, machine_memory_fields, none, &machine.memory, err) < 0) {
-        error_prefix(err, "\"memory\"");
-        goto fail;
-    }
     /* A node whose GPUs differ from the others of their generation in memory or rate. */
     if (gpu && json_member(object, "gpu", &other) == 0) {
         struct field optional[MACHINE_FIELDS];

@@ -3,10 +3,16 @@
 
 #include <stddef.h>
 
-#define RATE(name, unit, min, max)                                     \
-    {                                                                  \
-#name, offsetof(struct machine_rates, name), unit, min, max, 0 \
+#define FIELD(type, name, member, unit, min, max, required)           \
+    {                                                                 \
+        name, offsetof(struct type, member), unit, min, max, required \
     }
+#define RATE(name, unit, min, max)     FIELD(machine_rates, #name, name, unit, min, max, 0)
+#define GPU(name, ...)                 FIELD(machine_gpu, name, __VA_ARGS__)
+#define STEP(name, ...)                FIELD(machine_step, name, __VA_ARGS__, 1)
+#define NODE(name, ...)                FIELD(machine, name, __VA_ARGS__)
+#define MEMORY(name, ...)              FIELD(machine_memory, name, __VA_ARGS__, 0)
+#define LIMIT(name, member, unit, max) FIELD(machine_limits, name, member, unit, 0, max, 0)
 
 const struct field machine_rate_fields[] = {
     RATE(product, 1, 0.01, 1),
@@ -50,11 +56,6 @@ const struct field machine_rate_fields[] = {
     {NULL, 0, 0, 0, 0, 0},
 };
 
-#define GPU(name, member, unit, min, max, required)                          \
-    {                                                                        \
-        name, offsetof(struct machine_gpu, member), unit, min, max, required \
-    }
-
 const struct field machine_gpu_fields[] = {
     GPU("bf16_tflops", flops[MACHINE_BF16], 1e12, 1e-4, 1e5, 1),
     GPU("fp8_tflops", flops[MACHINE_FP8], 1e12, 0, 1e5, 0),
@@ -64,11 +65,6 @@ const struct field machine_gpu_fields[] = {
     GPU("memory_gb_per_s", memory_bandwidth, 1e9, 0.1, 1e6, 1),
     {NULL, 0, 0, 0, 0, 0},
 };
-
-#define STEP(name, member, unit, min, max)                             \
-    {                                                                  \
-        name, offsetof(struct machine_step, member), unit, min, max, 1 \
-    }
 
 const struct field machine_step_fields[] = {
     STEP("hidden", hidden, 1, 1, 1e6),
@@ -83,11 +79,6 @@ const struct field machine_step_fields[] = {
     STEP("head_us", head, 1e-6, 0.1, 1e9),
     {NULL, 0, 0, 0, 0, 0},
 };
-
-#define NODE(name, member, unit, min, max, required)                     \
-    {                                                                    \
-        name, offsetof(struct machine, member), unit, min, max, required \
-    }
 
 const struct field machine_node_fields[] = {
     NODE("nvlink_gb_per_s", nvlink, 1e9, 1, 1e5, 1),
@@ -105,11 +96,6 @@ const struct field machine_node_fields[] = {
     {NULL, 0, 0, 0, 0, 0},
 };
 
-#define MEMORY(name, member, unit, min, max)                             \
-    {                                                                    \
-        name, offsetof(struct machine_memory, member), unit, min, max, 0 \
-    }
-
 const struct field machine_memory_fields[] = {
     MEMORY("state_bytes", state_bytes, 1, 0, 32),
     MEMORY("bf16_bytes", bf16_bytes, 1, 0, 32),
@@ -118,11 +104,6 @@ const struct field machine_memory_fields[] = {
     MEMORY("context_gib", context_bytes, GIB, 0, 100),
     {NULL, 0, 0, 0, 0, 0},
 };
-
-#define LIMIT(name, member, unit, max)                                 \
-    {                                                                  \
-        name, offsetof(struct machine_limits, member), unit, 0, max, 0 \
-    }
 
 const struct field machine_limit_fields[] = {
     LIMIT("core_warn", core_warn, 1, 1),

@@ -11,7 +11,7 @@
 
 #include "base/core/gib.h"
 #include "lib/nearest.h"
-#include "base/core/xmalloc.h"
+#include "base/core/list.h"
 
 static int has_name(const struct machine *machine, const char *name)
 {
@@ -31,23 +31,21 @@ static const struct machine *find_in(const struct machine_list *list, const char
     return NULL;
 }
 
-/* Append the names and aliases of all machines in the list; 'names' may be NULL, to count them. */
-static size_t add_names(const struct machine_list *list, const char **names, size_t count)
+struct names {
+    const char **items;
+    size_t count, room;
+};
+
+static void add_names(const struct machine_list *list, struct names *names)
 {
     for (size_t i = 0; i < list->count; i++) {
         const struct machine *machine = &list->items[i];
 
-        if (names)
-            names[count] = machine->name;
-        count++;
+        *list_add(names) = machine->name;
         for (size_t k = 0; k < sizeof(machine->aliases) / sizeof(*machine->aliases); k++)
-            if (machine->aliases[k]) {
-                if (names)
-                    names[count] = machine->aliases[k];
-                count++;
-            }
+            if (machine->aliases[k])
+                *list_add(names) = machine->aliases[k];
     }
-    return count;
 }
 
 /* Without the maker, as in "NVIDIA H100 80GB HBM3". */
@@ -135,27 +133,23 @@ static void list_with_gpu(const struct machine_list *list, const char *gpu, char
 
 static void unknown(const struct machines *machines, int bare, const char *name, struct error *err)
 {
-    const struct machine_list *gpus = &machines->with_gpus, none = {0};
-    const struct machine_list *others = bare ? &machines->bare : &none;
-    size_t all = add_names(others, NULL, add_names(gpus, NULL, 0));
-    const char **names = xcalloc(all, sizeof(*names));
+    struct names names = {0};
     char near[256] = "", kinds[512];
 
-    add_names(others, names, add_names(gpus, names, 0));
-    nearest_names(name, names, all, near, sizeof(near));
-    free(names);
-    list_with_gpu(gpus, name, kinds, sizeof(kinds));
-    if (kinds[0] && names_only_gpu(model_of(name))) {
+    add_names(&machines->with_gpus, &names);
+    if (bare)
+        add_names(&machines->bare, &names);
+    nearest_names(name, names.items, names.count, near, sizeof(near));
+    list_free(&names);
+    list_with_gpu(&machines->with_gpus, name, kinds, sizeof(kinds));
+    if (kinds[0] && names_only_gpu(model_of(name)))
         error_set_code(err, ERROR_USAGE, "%s is a GPU, not a kind of node; use one of %s", name,
                        kinds);
-        return;
-    }
-    if (near[0]) {
+    else if (near[0])
         error_set_code(err, ERROR_USAGE, "unknown node kind %s; did you mean %s?", name, near);
-        return;
-    }
-    error_set_code(err, ERROR_USAGE, "unknown node kind %s", name);
-    error_append(err, "; `megatron plan --node list` lists all");
+    else
+        error_set_code(err, ERROR_USAGE,
+                       "unknown node kind %s; `megatron plan --node list` lists all", name);
 }
 
 const struct machine *machines_find(const struct machines *machines, const char *name,

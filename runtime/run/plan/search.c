@@ -4,6 +4,7 @@
 #include "base/core/layout_options.h"
 #include "base/core/list.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,22 +28,26 @@ struct state {
     int64_t ranks;
 };
 
-static void leave(struct search *search, enum search_reason reason, const char *why)
+static __attribute__((format(printf, 3, 4))) void
+leave(struct search *search, enum search_reason reason, const char *format, ...)
 {
-    if (search->left[reason]++ == 0)
-        snprintf(search->why[reason], sizeof(search->why[reason]), "%s", why);
+    va_list args;
+
+    if (search->left[reason]++ > 0)
+        return;
+    va_start(args, format);
+    vsnprintf(search->why[reason], sizeof(search->why[reason]), format, args);
+    va_end(args);
 }
 
 static void leave_for_memory(struct search *search, const struct candidate *candidate,
                              double available)
 {
-    char why[128];
+    const struct own_layout *l = &candidate->layout;
 
-    snprintf(why, sizeof(why), "tp %lld, pp %lld, cp %lld, micro-batch %lld needs %.1f of %.1f GiB",
-             (long long)candidate->layout.tp, (long long)candidate->layout.pp,
-             (long long)candidate->layout.cp, (long long)candidate->layout.micro_batch,
-             gib(candidate->memory.total), gib(available));
-    leave(search, LEFT_MEMORY, why);
+    leave(search, LEFT_MEMORY, "tp %lld, pp %lld, cp %lld, micro-batch %lld needs %.1f of %.1f GiB",
+          (long long)l->tp, (long long)l->pp, (long long)l->cp, (long long)l->micro_batch,
+          gib(candidate->memory.total), gib(available));
     if (search->smallest.layout.tp == 0 || candidate->memory.total < search->smallest.memory.total)
         search->smallest = *candidate;
 }
@@ -55,7 +60,7 @@ static int try_layout(struct state *s, const struct own_layout *layout, struct e
     struct error why;
 
     if (own_run(s->own, layout, &candidate.run, &why) < 0) {
-        leave(s->search, LEFT_MODEL, why.text);
+        leave(s->search, LEFT_MODEL, "%s", why.text);
         return 0;
     }
     if (own_memory(s->own, layout, &candidate.memory, err) < 0)
@@ -102,17 +107,15 @@ static int try_batches(struct state *s, struct own_layout layout, int64_t of_ran
 
     for (layout.micro_batch = 1; layout.micro_batch <= of_rank;
          layout.micro_batch = next_divisor(of_rank, layout.micro_batch)) {
-        char why[128];
         int fits;
 
         if (!open_or(request->micro_batch, layout.micro_batch))
             continue;
         if (layout.chunks > 1 && of_rank / layout.micro_batch % layout.pp != 0) {
-            snprintf(why, sizeof(why),
-                     "%lld virtual stages need a multiple of %lld micro-batches, not %lld",
-                     (long long)layout.chunks, (long long)layout.pp,
-                     (long long)(of_rank / layout.micro_batch));
-            leave(s->search, LEFT_BATCH, why);
+            leave(s->search, LEFT_BATCH,
+                  "%lld virtual stages need a multiple of %lld micro-batches, not %lld",
+                  (long long)layout.chunks, (long long)layout.pp,
+                  (long long)(of_rank / layout.micro_batch));
             continue;
         }
         fits = try_layout(s, &layout, err);
@@ -152,36 +155,31 @@ static int try_sizes(struct state *s, int64_t tp, int64_t pp, int64_t cp, struct
     struct layout sizes = {.tp = tp, .cp = cp, .pp = pp, .dp = s->ranks / (tp * pp * cp)};
     struct error why;
     int64_t of_rank;
-    char text[160];
 
     if (tp > s->request->machine->gpus) {
-        snprintf(text, sizeof(text), "tp %lld on nodes of %d GPUs", (long long)tp,
-                 s->request->machine->gpus);
-        leave(s->search, LEFT_NODE, text);
+        leave(s->search, LEFT_NODE, "tp %lld on nodes of %d GPUs", (long long)tp,
+              s->request->machine->gpus);
         return 0;
     }
     if (layout_check_model(&sizes, &s->model.shape, 1, &layout_options, &why) < 0) {
-        leave(s->search, LEFT_MODEL, why.text);
+        leave(s->search, LEFT_MODEL, "%s", why.text);
         return 0;
     }
     if (cp > 1 && s->model.shape.sequence / cp < LEAST_SEQUENCE && s->request->cp == 0) {
-        snprintf(text, sizeof(text), "cp %lld leaves %lld tokens of a sequence", (long long)cp,
-                 (long long)(s->model.shape.sequence / cp));
-        leave(s->search, LEFT_SEQUENCE, text);
+        leave(s->search, LEFT_SEQUENCE, "cp %lld leaves %lld tokens of a sequence", (long long)cp,
+              (long long)(s->model.shape.sequence / cp));
         return 0;
     }
     if (s->model.global_batch % sizes.dp != 0) {
-        snprintf(text, sizeof(text), "dp %lld does not divide the global batch of %lld",
-                 (long long)sizes.dp, (long long)s->model.global_batch);
-        leave(s->search, LEFT_BATCH, text);
+        leave(s->search, LEFT_BATCH, "dp %lld does not divide the global batch of %lld",
+              (long long)sizes.dp, (long long)s->model.global_batch);
         return 0;
     }
     of_rank = s->model.global_batch / sizes.dp;
     if (s->request->micro_batch > 0 && of_rank % s->request->micro_batch != 0) {
-        snprintf(text, sizeof(text),
-                 "micro-batch %lld does not divide the %lld samples of a data-parallel rank",
-                 (long long)s->request->micro_batch, (long long)of_rank);
-        leave(s->search, LEFT_BATCH, text);
+        leave(s->search, LEFT_BATCH,
+              "micro-batch %lld does not divide the %lld samples of a data-parallel rank",
+              (long long)s->request->micro_batch, (long long)of_rank);
         return 0;
     }
     return try_schedules(s, layout, of_rank, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "show.h"
+#include "base/core/shell_quote.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -33,32 +34,6 @@ const char *show_recompute(enum plan_recompute recompute)
 const char *show_precision(const struct plan_run *run)
 {
     return run->precision == MACHINE_FP8 ? "fp8" : run->bf16 ? "bf16" : "fp16";
-}
-
-/* Words that a shell would divide or change are put in single quotes. */
-static void print_word(const char *word, FILE *stream)
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=+@%";
-
-    if (word[0] && word[strspn(word, plain)] == '\0') {
-        fprintf(stream, " %s", word);
-        return;
-    }
-    fputs(" '", stream);
-    for (; *word; word++)
-        *word == '\'' ? fputs("'\\''", stream) : fputc(*word, stream);
-    fputc('\'', stream);
-}
-
-static void print_layout(const struct own_layout *l, FILE *stream)
-{
-    if (l->tp > 1)
-        fprintf(stream, " --tensor-model-parallel-size %" PRId64, l->tp);
-    if (l->pp > 1)
-        fprintf(stream, " --pipeline-model-parallel-size %" PRId64, l->pp);
-    if (l->cp > 1)
-        fprintf(stream, " --context-parallel-size %" PRId64, l->cp);
 }
 
 static bool has_word(const struct show *show, const char *word)
@@ -107,10 +82,16 @@ void show_command(const struct show *show, const struct candidate *candidate, bo
         first = 2;
     }
     fputs(plugin ? " train.sbatch" : "megatron train", stream);
-    for (int i = first; i < show->word_count; i++)
-        print_word(show->words[i], stream);
-    if (!plugin)
-        print_layout(l, stream);
+    for (int i = first; i < show->word_count; i++) {
+        fputc(' ', stream);
+        shell_quote(show->words[i], stream);
+    }
+    if (!plugin && l->tp > 1)
+        fprintf(stream, " --tensor-model-parallel-size %" PRId64, l->tp);
+    if (!plugin && l->pp > 1)
+        fprintf(stream, " --pipeline-model-parallel-size %" PRId64, l->pp);
+    if (!plugin && l->cp > 1)
+        fprintf(stream, " --context-parallel-size %" PRId64, l->cp);
     if (l->chunks > 1)
         fprintf(stream, " --num-layers-per-virtual-pipeline-stage %" PRId64,
                 candidate->run.shape.layers / (l->pp * l->chunks));

@@ -2,8 +2,9 @@
 /* JSON lines: log lines of --metrics-file, and records (see report_records.h). */
 #include "members.h"
 #include "reader.h"
+#include "base/core/memory_stream.h"
 #include "base/core/report_records.h"
-#include "base/core/xmalloc.h"
+#include "base/core/shell_quote.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,44 +34,25 @@ static void take_step(struct reader *r, struct json_value root, int64_t iteratio
     attempt_step(a, &step);
 }
 
-/* Words as a shell takes them. */
 static char *command_text(struct json_value root)
 {
     struct json_value list, item;
     struct json_iterator at;
-    size_t room = 1, used = 0, length;
+    size_t length, size;
     const char *word;
+    FILE *stream;
     char *text;
 
     if (json_member(root, "command", &list) < 0 || json_iterate(list, &at) < 0)
         return member_text(root, "command");
-    while (json_next(&at, NULL, NULL, &item))
-        if (json_string(item, &word, &length) == 0)
-            room += 4 * length + 3;
-    text = xmalloc(room);
-    for (json_iterate(list, &at); json_next(&at, NULL, NULL, &item);) {
-        int plain;
-
+    stream = memory_stream(&text, &size);
+    while (json_next(&at, NULL, NULL, &item)) {
         if (json_string(item, &word, &length) < 0)
             continue;
-        plain = *word && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                           "0123456789-_./=,:+@%")] == '\0';
-        if (used > 0)
-            text[used++] = ' ';
-        if (!plain)
-            text[used++] = '\'';
-        for (; *word; word++) {
-            if (*word == '\'') {
-                memcpy(text + used, "'\\''", 4);
-                used += 4;
-            } else {
-                text[used++] = *word;
-            }
-        }
-        if (!plain)
-            text[used++] = '\'';
+        fputs(ftell(stream) > 0 ? " " : "", stream);
+        shell_quote(word, stream);
     }
-    text[used] = '\0';
+    memory_stream_close(stream);
     return text;
 }
 

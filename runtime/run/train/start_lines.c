@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "start_lines.h"
+#include "base/core/shell_quote.h"
 #include "lib/clock.h"
 #include "lib/file.h"
 
@@ -11,24 +12,6 @@
 
 enum { LONGEST_COMMAND = 1 << 20 };
 
-/* A word as a shell takes it, on one line. */
-static void print_word(const char *word, FILE *stream)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_./=,:+@%";
-    int quoted = *word == '\0' || word[strspn(word, plain)] != '\0';
-
-    fprintf(stream, quoted ? " '" : " ");
-    for (; *word; word++) {
-        if (*word == '\'')
-            fprintf(stream, "'\\''");
-        else
-            fputc((unsigned char)*word < ' ' ? ' ' : *word, stream);
-    }
-    if (quoted)
-        fputc('\'', stream);
-}
-
 static void print_command(FILE *stream)
 {
     struct file_bytes bytes;
@@ -37,8 +20,10 @@ static void print_command(FILE *stream)
     if (file_read("/proc/self/cmdline", LONGEST_COMMAND, &bytes, &ignored) < 0)
         return;
     fprintf(stream, "command line:");
-    for (size_t at = 0; at < bytes.length; at += strlen(bytes.data + at) + 1)
-        print_word(bytes.data + at, stream);
+    for (size_t at = 0; at < bytes.length; at += strlen(bytes.data + at) + 1) {
+        fputc(' ', stream);
+        shell_quote(bytes.data + at, stream);
+    }
     fprintf(stream, "\n");
     file_bytes_clear(&bytes);
 }
