@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A block is one step of a network: embedding, norm, attention, MLP or head. The file of each kind
- * owns its parameters, plans, memory and passes; network.c has the tables of which blocks a network
- * consists of; passes.c walks along them.
+ * owns its parameters, plans, memory and passes; block_list.c has the tables of which blocks a
+ * network consists of; passes.c walks along them.
  *
  * The residual stream connects them. Embedding, attention and MLP are branches: they take the
  * output of the norm before them and leave theirs in scratch.x, without its bias. The norm after a

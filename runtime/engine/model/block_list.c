@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which blocks a network consists of: one table per architecture. */
+/* Which blocks a network consists of: one table per arrangement of norms. */
 #include "block.h"
 #include "linear.h"
 #include "base/core/xmalloc.h"

@@ -36,10 +36,10 @@ struct model_batch {
      * one slice these are the arrays above. */
     int64_t *slice_row_index;
     int32_t *slice_document_start;
-    /* With config.window: the first key each token of a layer with a window sees, not before its
-     * document; by slice in training, by row in generation. */
+    /* With config.network.window: the first key each token of a layer with a window sees, not
+     * before its document; by slice in training, by row in generation. */
     int32_t *window_start;
-    /* With config.cache instead of targets, documents, weights and row numbers: */
+    /* With config.decoding.cache instead of targets, documents, weights and row numbers: */
     int32_t *cache_row; /* of the token in the KV cache, sample * cache + position; -1: padding */
     int32_t *last;      /* (samples) row of the token whose logits are wanted */
     /* Of a masked model, whose targets and weight have sizes.masked entries, one per selected
@@ -47,9 +47,9 @@ struct model_batch {
     int32_t *selected;     /* (masked) row within this rank's part; -1: unused or another rank's */
     int32_t *document_end; /* one past the last key each token sees, as document_start */
     int32_t *slice_document_end;
-    int32_t *token_types;  /* with config.token_types */
+    int32_t *token_types;  /* with config.network.token_types */
     int32_t *pair_row;     /* (samples) row of a sample's first token within this rank's part; -1:
-                              another rank's. With config.binary_head, as the next two */
+                              another rank's. With config.network.binary_head, as the next two */
     int32_t *pair_targets; /* (samples) */
     float *pair_weight;    /* (samples) share in the step's loss; 0: no label, or another
                               context-parallel rank's */
@@ -167,12 +167,13 @@ void model_weight_scales(struct model *model);
  * ended: its scales are found from the tensors themselves. */
 int model_is_settled(const struct model *model);
 
-/* --- Generation: models with config.cache, one chunk, one slot and no context parallelism ------
+/* --- Generation: models with config.decoding.cache, one chunk, one slot and no context parallelism
+ * ------
  */
 
-/* A model with the same weights and KV cache whose passes take 'window' tokens of each sample. Both
+/* A model with the same weights and KV cache whose passes take 'tokens' tokens of each sample. Both
  * use the same stream. 'base' must outlive it. Returns NULL with 'err' set. Caller must destroy. */
-struct model *model_create_window(struct model *base, int64_t window, struct error *err);
+struct model *model_create_pass(struct model *base, int64_t tokens, struct error *err);
 
 /* Free the gradients once the weights are adopted. */
 void model_release_gradients(struct model *model);

@@ -86,8 +86,8 @@ struct model_sizes {
     int64_t layers;      /* of a chunk */
     int64_t head_rows;   /* tokens whose logits are computed at a time */
     int64_t samples;     /* of a micro-batch */
-    int64_t cache;       /* config's */
-    int64_t window;      /* config's */
+    int64_t cache;       /* decoding.cache */
+    int64_t window;      /* network.window */
     int64_t masked;      /* selected tokens of a micro-batch at most; 0: not a masked model */
     int64_t masked_part; /* of these, this rank's part in the head's dense layer */
     int token_types, binary; /* the model has a table of token types, a binary head */

@@ -63,13 +63,12 @@ struct checkpoint {
     atomic_int_fast64_t moved; /* progress counter of the thread; needs no lock */
     atomic_int committed; /* the checkpoint is complete and old ones are being removed; needs no
                              lock either */
-    int64_t seen;         /* the value of that counter at time 'seen_at' */
+    int64_t seen;         /* the value of 'moved' at time 'seen_at' */
     double seen_at;
     int stuck; /* the thread or the copies were abandoned and still use the memory */
     struct error failure;
-    char
-        abandoned[PATH_MAX]; /* where the checkpoints after 'went_back' were just moved, or empty */
-    struct error leftover;   /* why old checkpoints could not be removed; empty: they were */
+    char abandoned[PATH_MAX]; /* where the checkpoints after 'back_to' were just moved, or empty */
+    struct error leftover;    /* why old checkpoints could not be removed; empty: they were */
 };
 
 /* File next to the checkpoints: the seconds that the last save took. */

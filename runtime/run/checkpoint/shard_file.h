@@ -10,9 +10,9 @@
 #include "index.h"
 #include "moved.h"
 
-#define SHARD_BLOCK ((size_t)4 << 20)
+#define SHARD_BLOCK ((size_t)4 << 20) /* bytes */
 
-/* Block size in bytes. */
+/* The number of blocks of 'bytes' bytes. */
 static inline int64_t shard_blocks(int64_t bytes)
 {
     return (bytes + (int64_t)SHARD_BLOCK - 1) / (int64_t)SHARD_BLOCK;

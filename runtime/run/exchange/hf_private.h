@@ -23,7 +23,8 @@ enum {
     HF_INTERLEAVED = 2, /* query, key and value of each head are adjacent, as in GPT-NeoX */
 };
 
-/* The location of one of our tensors within Hugging Face's. '%d' is the layer. */
+/* The location of one of our tensors within Hugging Face's. '%d' is the layer, once in each name;
+ * a tensor of all layers has none. */
 struct hf_name {
     const char *ours, *theirs;
     enum hf_part part;

@@ -455,7 +455,7 @@ static int run_prompts(struct generator *g, struct text *texts, int64_t count, s
         return run_pass(g, &g->step, texts, count, 0, err);
     if (g->prompt.tokens != tokens) {
         clear_window(g, &g->prompt);
-        g->prompt.model = model_create_window(g->step.model, tokens, err);
+        g->prompt.model = model_create_pass(g->step.model, tokens, err);
         if (!g->prompt.model || prepare_window(g, &g->prompt, err) < 0)
             return -1;
     }

@@ -5,7 +5,7 @@
 #include "base/core/json.h"
 #include "base/core/log.h"
 #include "base/core/layout_options.h"
-#include "network.h"
+#include "network_of_weights.h"
 #include "engine/parallel/ranks.h"
 
 #include <errno.h>

@@ -126,8 +126,8 @@ static void test_model(struct model_config config, const char *name)
 
     writes = create_writer(config, 64);
     trains = create_trainer(config, SHOWN);
-    prompt = model_create_window(writes, 8, &err);
-    whole = model_create_window(writes, 16, &err);
+    prompt = model_create_pass(writes, 8, &err);
+    whole = model_create_pass(writes, 16, &err);
     if (!prompt || !whole)
         bail(&err);
     /* Text 1 is 2 tokens behind text 0, so that their positions differ. */
@@ -166,7 +166,7 @@ static void test_long(struct model_config config)
 
     writes = create_writer(config, 320);
     trains = create_trainer(config, LENGTH);
-    prompt = model_create_window(writes, 256, &err);
+    prompt = model_create_pass(writes, 256, &err);
     if (!prompt)
         bail(&err);
     extend(prompt, 0, 250, 0);

@@ -18,12 +18,12 @@ int model_create_cache(struct model *m, struct error *err)
     return model_clear(m, m->cache, elements, m->config.numerics.type, err);
 }
 
-struct model *model_create_window(struct model *base, int64_t window, struct error *err)
+struct model *model_create_pass(struct model *base, int64_t tokens, struct error *err)
 {
     struct model_config config = base->config;
     struct model *m;
 
-    config.network.shape.sequence = window;
+    config.network.shape.sequence = tokens;
     m = model_create_shell(&config, base->parallel, 1);
     m->base = base;
     m->device = base->device;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model configuration of the weights that a run starts from, or evaluates, overrides defaults.
  */
-#ifndef MEGATRON_NETWORK_H
-#define MEGATRON_NETWORK_H
+#ifndef MEGATRON_NETWORK_OF_WEIGHTS_H
+#define MEGATRON_NETWORK_OF_WEIGHTS_H
 
 #include "arguments.h"
 
