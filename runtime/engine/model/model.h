@@ -167,9 +167,7 @@ void model_weight_scales(struct model *model);
  * ended: its scales are found from the tensors themselves. */
 int model_is_settled(const struct model *model);
 
-/* --- Generation: models with config.decoding.cache, one chunk, one slot and no context parallelism
- * ------
- */
+/* --- Generation (config.decoding.cache): one chunk, one slot, no context parallelism ---------- */
 
 /* A model with the same weights and KV cache whose passes take 'tokens' tokens of each sample. Both
  * use the same stream. 'base' must outlive it. Returns NULL with 'err' set. Caller must destroy. */
