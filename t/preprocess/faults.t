@@ -260,11 +260,11 @@ ok "and is right" same c r
 # The same file, of the same size, with other content.
 tr 12 21 <c.jsonl >d.jsonl
 try bash -c "ulimit -f 20; ${pre[*]} --input d.jsonl --output-prefix q --chunk-bytes 500"
-is "$rc $(ls q.work/*/part-* | head -n1 | wc -l)" "1 1" "parts of the old content are kept" || diag "$out"
+is "$rc $(ls q.work/*/encode/part-* | head -n1 | wc -l)" "1 1" "parts of the old content are kept" || diag "$out"
 for wrong in "--input nowhere.jsonl" "--input d.jsonl --tokenizer-type HuggingFaceTokenizer --tokenizer-model nowhere"; do
     # shellcheck disable=SC2086
     try "${pre[@]}" $wrong --output-prefix q --chunk-bytes 500
-    is "$rc $(ls q.work/*/part-* | head -n1 | wc -l)" "2 1" "  also after a wrong path: $wrong" || diag "$out"
+    is "$rc $(ls q.work/*/encode/part-* | head -n1 | wc -l)" "2 1" "  also after a wrong path: $wrong" || diag "$out"
 done
 cp c.jsonl d.jsonl
 try "${pre[@]}" --input d.jsonl --output-prefix q --chunk-bytes 500
@@ -282,7 +282,7 @@ ends=("$megatron" preprocess --tokenizer-type HuggingFaceTokenizer --tokenizer-m
     --input c.jsonl --output-prefix ends/o --chunk-bytes 2000 --workers 1)
 echo '{"eos_token":"<a>"}' >ends/tokenizer_config.json
 try bash -c "ulimit -f 20; ${ends[*]}"
-is "$rc $(ls ends/o.work/*/part-* | head -n1 | wc -l)" "1 1" "a run is cut short" || diag "$out"
+is "$rc $(ls ends/o.work/*/encode/part-* | head -n1 | wc -l)" "1 1" "a run is cut short" || diag "$out"
 echo '{"eos_token":"<b>"}' >ends/tokenizer_config.json
 try "${ends[@]}"
 is "$rc $(od -An -v -tu2 -w2 ends/o_text_document.bin | sort -n | uniq | tail -n2 | xargs)" "0 10 12" "another end of document is never mixed with the old one"
@@ -415,8 +415,8 @@ mkdir u.work; printf $id >u.work/owner; printf $id >u.work/go-$id
 mkdir u.work; printf 12345678 >u.work/finished
 mkdir u.work; echo >u.work/end-$id; touch u.work/ack-$id-12
 mkdir -p u.work/$id
-mkdir -p u.work/.removed-$id-$id; touch u.work/.removed-$id-$id/part-0-1-2
-mkdir -p u.work/$id/write; touch u.work/$id/out-kept u.work/$id/write/kept-3 u.work/$id/write/result-3.node.7.tmp
+mkdir -p u.work/.removed-$id-$id; mkdir u.work/.removed-$id-$id/encode; touch u.work/.removed-$id-$id/encode/{part-0,done-0-1-2}
+mkdir -p u.work/$id/write; touch u.work/$id/out-kept u.work/$id/write/kept-3 u.work/$id/write/done-3-4-5.node.7.tmp
 EOF
 # Files that appear while the run works are not deleted, either.
 mkfifo hold

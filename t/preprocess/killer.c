@@ -71,15 +71,17 @@ static int hides(const char *path, int flags)
  * alone. */
 static void wait_until_gone(const char *file)
 {
-    char path[4096] = "";
+    char path[4096] = "", *run;
 
     strncpy(path, file, sizeof(path) - 1);
-    if (!strstr(path, ".work/") || mkdir("waits", 0700) < 0)
+    run = strstr(path, ".work/");
+    if (!run || mkdir("waits", 0700) < 0)
         return;
-    *strrchr(path, '/') = '\0';
+    run += strlen(".work/");
+    run[strcspn(run, "/")] = '\0';
     for (int i = 0; i < 6000 && access(path, F_OK) == 0; i++)
         nanosleep(&(struct timespec){0, 10000000}, NULL);
-    strcpy(strrchr(path, '/'), "/finished");
+    strcpy(run, "finished");
     for (int i = 0; i < 6000 && access(path, F_OK) == 0; i++)
         nanosleep(&(struct timespec){0, 10000000}, NULL);
 }
@@ -134,7 +136,8 @@ static void look_at(const char *path, int flags)
         wait_until_gone(path);
     if (how && strcmp(how, "open") == 0 && strstr(path, "/out-") && !(flags & O_CREAT))
         wait_until_renamed(path);
-    if (how && strcmp(how, "sync") == 0 && strstr(path, "-a-0-1") && (flags & O_CREAT))
+    if (how && strcmp(how, "sync") == 0 && strstr(path, "/copy/claim-") &&
+        strcmp(path + strlen(path) - 4, "-0-1") == 0 && (flags & O_CREAT))
         dprintf(2, "taken over %s\n", path);
     if (!how || strcmp(how, "parts") != 0)
         return;

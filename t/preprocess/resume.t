@@ -164,11 +164,11 @@ ok "and a run that is refused removes the word" whole o
 # --- A part that a crashed node left torn is made again
 rm -rf o_* o.work
 strike kill 24 "${options[@]}"
-for part in o.work/*/part-*; do
+for part in o.work/*/encode/part-*; do
     truncate -s -100 "$part"
     break
 done
-part=$(ls o.work/*/part-* | tail -n1)
+part=$(ls o.work/*/encode/part-* | tail -n1)
 printf 'xxxx' | dd of="$part" bs=1 seek=200 conv=notrunc status=none
 try "${pre[@]}" "${options[@]}"
 is "$rc" 0 "torn parts are made again"
@@ -182,9 +182,9 @@ for how in link both; do
         for call in {1..200}; do
             [ $earlier = 1 ] || break
             strike kill $call "${options[@]}"
-            [ "$(ls o.work/*/part-* 2>/dev/null | wc -l)" != 2 ] || break
+            [ "$(ls o.work/*/encode/part-* 2>/dev/null | wc -l)" != 2 ] || break
         done
-        [ $earlier = 0 ] || is "$(ls o.work/*/part-* | wc -l)" 2 "an earlier run has made two chunks"
+        [ $earlier = 0 ] || is "$(ls o.work/*/encode/part-* | wc -l)" 2 "an earlier run has made two chunks"
         strike $how 0 "${options[@]}"
         is "$rc" 0 "a file system that refuses: $how, with $earlier earlier run"
         ok "makes the right bytes" same c o
@@ -199,12 +199,12 @@ limited=(--input c.jsonl cut.jsonl.gz --output-prefix o --chunk-bytes 50000 --ma
 for call in {1..200}; do
     rm -rf o_* o.work
     strike kill $call "${limited[@]}" --workers 1
-    [ "$(ls o.work/*/part-* 2>/dev/null | wc -l)" != 1 ] || break
+    [ "$(ls o.work/*/encode/part-* 2>/dev/null | wc -l)" != 1 ] || break
 done
 try "${pre[@]}" --input c.jsonl --output-prefix few --max-documents 34
 mv few_text_document.bin few.bin
 mv few_text_document.idx few.idx
-truncate -s -10 o.work/*/part-*
+truncate -s -10 o.work/*/encode/part-*
 try timeout -k 5 300 "${pre[@]}" "${limited[@]}" --workers 4
 is "$rc" 0 "a torn part before a chunk that cannot be read"
 ok "is made again" same few o

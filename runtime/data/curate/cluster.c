@@ -172,7 +172,8 @@ static int pairs_job(void *context, struct job *job, struct bytes *result, struc
 
 int dedup_pairs(struct dedup *dedup, struct error *err)
 {
-    struct phase phase = {"pairs", dedup->buckets, dedup, pairs_job, NULL};
+    struct phase phase = {
+        .name = "pairs", .count = dedup->buckets, .context = dedup, .job = pairs_job};
 
     return jobs_phase(dedup->engine, &phase, err);
 }
@@ -293,7 +294,7 @@ static int clusters_job(void *context, struct job *job, struct bytes *result, st
 
 int dedup_clusters(struct dedup *dedup, struct dedup_counts *counts, struct error *err)
 {
-    struct phase phase = {"clusters", 1, dedup, clusters_job, NULL};
+    struct phase phase = {.name = "clusters", .count = 1, .context = dedup, .job = clusters_job};
     struct bytes bytes;
     const void *data;
     int rc = jobs_phase(dedup->engine, &phase, err);

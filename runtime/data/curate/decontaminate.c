@@ -171,7 +171,11 @@ static int count_job(void *context, struct job *job, struct bytes *result, struc
 
 static int spare_frequent(struct decontaminate *run, struct jobs *engine, struct error *err)
 {
-    struct phase phase = {"count", engine->plan.chunk_count, run, count_job, NULL};
+    struct phase phase = {.name = "count",
+                          .count = engine->plan.chunk_count,
+                          .chunks = true,
+                          .context = run,
+                          .job = count_job};
     uint64_t *sums;
     int rc = jobs_phase(engine, &phase, err);
 

@@ -142,7 +142,11 @@ static int number_documents(struct dedup *dedup, struct error *err)
 int dedup_find(struct dedup *dedup, struct dedup_counts *counts, struct error *err)
 {
     const struct dedup_config *config = dedup->config;
-    struct phase phase = {"hashes", dedup->engine->plan.chunk_count, dedup, hashes_job, NULL};
+    struct phase phase = {.name = "hashes",
+                          .count = dedup->engine->plan.chunk_count,
+                          .chunks = true,
+                          .context = dedup,
+                          .job = hashes_job};
     int rc;
 
     dedup->buckets = count_buckets(dedup->engine, config);

@@ -244,9 +244,12 @@ int documents_each(struct job *job, size_t chunk, struct tally *tally,
     if (!walk.jsonl)
         rc = -1;
     while (rc > 0 && (rc = record_reader_next(reader, &block, err)) > 0) {
-        job_touch(job);
+        int64_t documents = tally->documents, bytes = tally->line_bytes;
+
         if (one_block(&walk, &block, err) < 0)
             rc = -1;
+        job_progress(job, tally->documents - documents, tally->line_bytes - bytes,
+                     record_reader_passed(reader) - job->passed);
     }
     record_block_clear(&block);
     record_reader_destroy(reader);

@@ -147,7 +147,11 @@ out:
 int kept_run(struct jobs *engine, job_function *job, jobs_finish_function *finish, void *context,
              struct error *err)
 {
-    struct phase phase = {KEPT_PHASE, engine->plan.chunk_count, context, job, NULL};
+    struct phase phase = {.name = KEPT_PHASE,
+                          .count = engine->plan.chunk_count,
+                          .chunks = true,
+                          .context = context,
+                          .job = job};
     int rc = jobs_phase(engine, &phase, err);
 
     if (rc == 0)

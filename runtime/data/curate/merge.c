@@ -358,7 +358,7 @@ static int finish(struct jobs *engine, void *context, struct error *err)
     for (int i = 0; i < 2; i++) {
         if (disk_is_gone(merge->made[i]) && disk_exists(merge->paths[i]))
             continue; /* a previous launch was killed between the two renames */
-        if (i == 1 && finish_identity(merge, engine->work.base, err) < 0)
+        if (i == 1 && finish_identity(merge, engine->directory, err) < 0)
             return -1;
         if (rename(merge->made[i], merge->paths[i]) < 0)
             return error_set_errno(err, errno, "cannot rename %s", merge->made[i]);
@@ -379,12 +379,13 @@ static int finish(struct jobs *engine, void *context, struct error *err)
 static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct merge *merge = context;
-    struct phase bin = {"bin", merge->pieces, merge, bin_job, NULL};
-    struct phase idx = {"idx", merge->config->count, merge, idx_job, NULL};
+    struct phase bin = {.name = "bin", .count = merge->pieces, .context = merge, .job = bin_job};
+    struct phase idx = {
+        .name = "idx", .count = merge->config->count, .context = merge, .job = idx_job};
     int rc;
 
     for (int i = 0; i < 2; i++)
-        if (disk_path(merge->made[i], err, "%.3900s/out-%s", engine->work.base, i ? "idx" : "bin") <
+        if (disk_path(merge->made[i], err, "%.3900s/out-%s", engine->directory, i ? "idx" : "bin") <
             0)
             return -1;
     rc = jobs_phase(engine, &idx, err);

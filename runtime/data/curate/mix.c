@@ -377,10 +377,19 @@ static int finish(struct jobs *engine, void *context, struct error *err)
 static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct mix mix = {.config = context, .engine = engine, .count = engine->config->input_count};
-    struct phase count = {"count", engine->plan.chunk_count, &mix, count_job, NULL};
-    struct phase choose = {"choose", mix.count, &mix, mix_choose, NULL};
-    struct phase scatter = {"scatter", engine->plan.chunk_count, &mix, scatter_job, NULL};
-    struct phase write = {"write", 0, &mix, write_job, NULL};
+    struct phase count = {.name = "count",
+                          .count = engine->plan.chunk_count,
+                          .chunks = true,
+                          .context = &mix,
+                          .job = count_job};
+    struct phase choose = {
+        .name = "choose", .count = mix.count, .context = &mix, .job = mix_choose};
+    struct phase scatter = {.name = "scatter",
+                            .count = engine->plan.chunk_count,
+                            .chunks = true,
+                            .context = &mix,
+                            .job = scatter_job};
+    struct phase write = {.name = "write", .context = &mix, .job = write_job};
     int rc;
 
     mix.sources = xcalloc(mix.count + 1, sizeof(*mix.sources));

@@ -15,6 +15,7 @@
  * order, whichever ranks read the chunk and however often. */
 struct paging {
     struct job *job;
+    const struct wiki_counts *counts;
     struct kept kept;
     struct sentences {
         struct bytes text;
@@ -25,8 +26,10 @@ struct paging {
 static int take_lines(void *context, struct wiki_span lines, struct error *err)
 {
     struct paging *paging = context;
+    struct job *job = paging->job;
 
-    job_touch(paging->job);
+    job_progress(job, paging->counts->documents - job->documents,
+                 paging->counts->bytes - job->bytes, 0);
     return lines_put(paging->kept.out, lines.data, lines.size, err);
 }
 
@@ -69,7 +72,8 @@ static int pages_job(void *context, struct job *job, struct bytes *result, struc
     const struct pages_config *config = context;
     const struct input_plan *plan = &job->engine->plan;
     size_t first = plan->chunks[job->number];
-    struct paging paging = {.job = job};
+    struct wiki_counts counts = {0};
+    struct paging paging = {.job = job, .counts = &counts};
     struct wiki_lines lines = {.files = &plan->files,
                                .segments = plan->segments + first,
                                .count = plan->chunks[job->number + 1] - first,
@@ -81,7 +85,6 @@ static int pages_job(void *context, struct job *job, struct bytes *result, struc
                                .unclosed = tell_unclosed,
                                .flaw = tell_flaw,
                                .context = &paging};
-    struct wiki_counts counts = {0};
     int rc = kept_begin(&paging.kept, job, err);
 
     if (rc == 0)

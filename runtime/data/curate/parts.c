@@ -88,7 +88,7 @@ static void join_after(void *context, struct job *job)
 
 static int joined_path(const struct jobs *engine, const char *joined, char *path, struct error *err)
 {
-    return disk_path(path, err, "%.3900s/out-%s", engine->work.base, joined);
+    return disk_path(path, err, "%.3900s/out-%s", engine->directory, joined);
 }
 
 int parts_join(struct jobs *engine, const char *phase, const char *name, size_t count,
@@ -96,7 +96,11 @@ int parts_join(struct jobs *engine, const char *phase, const char *name, size_t 
 {
     struct join join = {engine, phase, name, sizes, NULL, "", count};
     char title[64];
-    struct phase jobs = {title, count > 0 ? count : 1, &join, join_job, join_after};
+    struct phase jobs = {.name = title,
+                         .count = count > 0 ? count : 1,
+                         .context = &join,
+                         .job = join_job,
+                         .after = join_after};
     int64_t *places = xcalloc(count + 1, sizeof(*places));
     int rc;
 

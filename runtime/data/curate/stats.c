@@ -218,7 +218,11 @@ static int find_duplicates(struct stats_run *run, struct jobs *engine, struct er
 static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct stats_run *run = context;
-    struct phase phase = {"measure", engine->plan.chunk_count, run, measure_job, NULL};
+    struct phase phase = {.name = "measure",
+                          .count = engine->plan.chunk_count,
+                          .chunks = true,
+                          .context = run,
+                          .job = measure_job};
     int rc = jobs_phase(engine, &phase, err);
 
     if (rc == 0)

@@ -4,8 +4,8 @@
  *     bytes_begin(&bytes, MAGIC);                          bytes_load(&bytes, MAGIC, path, err);
  *     bytes_put_u64(&bytes, 42);                           answer = bytes_take_u64(&bytes);
  *     bytes_save(&bytes, path, 0, err);                    bytes_clear(&bytes); */
-#ifndef MEGATRON_PREPROCESS_BYTES_H
-#define MEGATRON_PREPROCESS_BYTES_H
+#ifndef MEGATRON_JOBS_BYTES_H
+#define MEGATRON_JOBS_BYTES_H
 
 #include <stddef.h>
 #include <stdint.h>

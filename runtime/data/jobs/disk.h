@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small file system helpers, whose errors name the path. */
-#ifndef MEGATRON_PREPROCESS_DISK_H
-#define MEGATRON_PREPROCESS_DISK_H
+#ifndef MEGATRON_JOBS_DISK_H
+#define MEGATRON_JOBS_DISK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,47 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "jobs.h"
-#include "board.h"
 #include "lib/clock.h"
 #include "disk.h"
+#include "progress.h"
+#include "work.h"
+#include "base/core/list.h"
 #include "base/core/storage.h"
-#include "base/core/log.h"
-#include "base/core/xmalloc.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define RESULT_MAGIC 0x31534552544144ull /* "DATRES1" */
 
-/* How long a rank that failed waits for the others to notice; interval of progress notes. */
-static const double failure_seconds = 60, note_seconds = 10;
+/* A phase that has begun. Its board stays until the end of the run: the names of results are in
+ * it. */
+struct begun {
+    char name[64];
+    struct board board;
+};
+
+struct jobs_private {
+    struct work work;
+    struct progress progress;
+    LIST(struct begun *) begun;
+    struct phase *phase; /* the current one, or NULL */
+    bool finished;       /* this rank has published the output */
+    _Atomic bool over;   /* another rank has ended the launch */
+    /* The monitor thread; the lock guards what it reads. */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t monitor;
+    bool monitoring, stop;
+};
 
 /* --- Jobs ------------------------------------------------------------------------------------- */
-
-/* The worker pool of a phase. */
-struct pool {
-    struct jobs *engine;
-    const struct phase *phase;
-    struct board board;
-    struct work work; /* a copy whose 'base' is the phase's directory */
-    atomic_int stop;
-    pthread_mutex_t lock;
-    struct error err; /* of the first failed job */
-    int failed;
-};
 
 int jobs_path(const struct jobs *engine, const char *phase, const char *name, size_t number,
               char *path, struct error *err)
 {
-    return disk_path(path, err, "%.3800s/%s/%s-%zu", engine->work.base, phase, name, number);
+    return disk_path(path, err, "%.3800s/%s/%s-%zu", engine->directory, phase, name, number);
 }
 
 int job_draft(const struct job *job, const char *name, char *path, struct error *err)
@@ -49,13 +53,8 @@ int job_draft(const struct job *job, const char *name, char *path, struct error 
     char host[65] = "";
 
     gethostname(host, sizeof(host) - 1);
-    return disk_path(path, err, "%.3700s/draft-%s-%s-%zu-%s-%ld", job->work->base,
-                     job->work->launch, name, job->number, host, (long)getpid());
-}
-
-void job_touch(struct job *job)
-{
-    board_touch_often(job->work, job->board, job->number);
+    return disk_path(path, err, "%.3700s/%s/draft-%s-%s-%zu-%s-%ld", job->engine->directory,
+                     job->phase, job->engine->launch, name, job->number, host, (long)getpid());
 }
 
 int jobs_damaged(const char *path, struct error *err)
@@ -64,199 +63,373 @@ int jobs_damaged(const char *path, struct error *err)
                      path);
 }
 
-int jobs_result(struct jobs *engine, const char *phase, size_t number, struct bytes *bytes,
-                struct error *err)
+void job_progress(struct job *job, int64_t documents, int64_t bytes, int64_t passed)
 {
-    char path[DISK_PATH];
-    int rc;
+    struct progress *progress = &job->engine->private->progress;
 
-    memset(bytes, 0, sizeof(*bytes));
-    if (jobs_path(engine, phase, "result", number, path, err) < 0)
-        return -1;
-    rc = bytes_load(bytes, RESULT_MAGIC, path, err);
-    if (rc > 0)
-        return error_set(err, "%s is missing or damaged; remove %s and start again", path,
-                         engine->work.root);
-    return rc;
+    job->documents += documents;
+    job->bytes += bytes;
+    job->passed += passed;
+    progress->documents += documents;
+    progress->bytes += bytes;
+    progress->passed += passed;
+    board_touch(job->board, job->number);
 }
 
-static int run_job(struct pool *pool, size_t number, struct error *err)
+/* What a job counts towards the size of its phase. */
+static int64_t job_size(const struct phase *phase, size_t number)
 {
-    struct job job = {pool->engine, &pool->board, &pool->work, pool->phase->name, number};
-    struct bytes result;
-    char path[DISK_PATH];
-    int rc;
+    return phase->chunks ? input_plan_chunk_bytes(&phase->engine->plan, number) : 1;
+}
 
-    bytes_begin(&result, RESULT_MAGIC);
-    rc = pool->phase->job(pool->phase->context, &job, &result, err);
-    if (rc == 0)
-        rc = jobs_path(pool->engine, pool->phase->name, "result", number, path, err);
-    if (rc < 0) {
-        bytes_clear(&result);
+void job_begin(struct phase *phase, size_t number, struct job *job)
+{
+    *job = (struct job){
+        .engine = phase->engine, .board = phase->board, .phase = phase->name, .number = number};
+    phase->engine->private->progress.working++;
+}
+
+int jobs_claim(struct phase *phase, size_t *number, struct error *err)
+{
+    return board_claim(phase->board, number, err);
+}
+
+/* Count a job that has ended, whose readers may have counted a little more or less than its size.
+ */
+static void end_job(const struct phase *phase, const struct job *job)
+{
+    struct progress *progress = &job->engine->private->progress;
+
+    progress->passed += job_size(phase, job->number) - job->passed;
+    progress->working--;
+}
+
+int job_done(struct phase *phase, struct job *job, struct error *err)
+{
+    if (board_mark_done(job->board, job->number, job->documents, job->bytes, NULL, err) < 0)
         return -1;
-    }
-    if (bytes_save(&result, path, 0, err) < 0 || work_mark_done(&pool->work, number, err) < 0)
-        return -1;
-    board_done(&pool->board, number, 0, 0);
-    if (pool->phase->after)
-        pool->phase->after(pool->phase->context, &job);
+    end_job(phase, job);
     return 0;
 }
 
-static void note_progress(struct pool *pool)
+int jobs_result(struct jobs *engine, const char *phase, size_t number, struct bytes *bytes,
+                struct error *err)
 {
-    struct jobs *engine = pool->engine;
-    size_t done = 0;
+    const struct jobs_private *private = engine->private;
+    char path[DISK_PATH] = "";
+    int rc = 1;
 
-    if (engine->world->rank != 0 || clock_now() - engine->noted < note_seconds)
-        return;
-    engine->noted = clock_now();
-    board_scan(&pool->work, &pool->board, NULL);
-    for (size_t i = 0; i < pool->board.count; i++)
-        done += (size_t)board_is_done(&pool->board, i);
-    log_note("%s: %s: %zu of %zu chunks done", engine->config->command, pool->phase->name, done,
-             pool->board.count);
+    memset(bytes, 0, sizeof(*bytes));
+    for (size_t i = 0; i < private->begun.count; i++)
+        if (strcmp(private->begun.items[i]->name, phase) == 0) {
+            if (board_done_path(&private->begun.items[i]->board, number, path, err) < 0)
+                return -1;
+            rc = bytes_load(bytes, RESULT_MAGIC, path, err);
+        }
+    if (rc > 0)
+        return error_set(err, "%s is missing or damaged; remove %s and start again", path,
+                         private->work.root);
+    return rc;
 }
 
-static void fail(struct pool *pool, const struct error *err)
+/* --- Phases ----------------------------------------------------------------------------------- */
+
+static bool is_over(struct jobs *engine)
 {
-    pthread_mutex_lock(&pool->lock);
-    if (!pool->failed)
-        pool->err = *err;
-    pool->failed = 1;
-    pthread_mutex_unlock(&pool->lock);
-    atomic_store(&pool->stop, 1);
+    struct jobs_private *private = engine->private;
+
+    pthread_mutex_lock(&private->lock);
+    if (work_is_over(&private->work))
+    private->over = true;
+    pthread_mutex_unlock(&private->lock);
+    return private->over;
 }
 
-/* Worker thread: runs jobs until none is unclaimed. */
+/* The worker pool of a phase. */
+struct pool {
+    struct phase *phase;
+    const size_t *first; /* a job that is already claimed; or NULL */
+    atomic_bool failed;
+    pthread_mutex_t lock;
+    struct error err; /* of the first failed job */
+};
+
+static int run_job(struct phase *phase, size_t number, struct error *err)
+{
+    struct jobs_private *private = phase->engine->private;
+    struct bytes result;
+    struct job job;
+    int rc;
+
+    job_begin(phase, number, &job);
+    bytes_begin(&result, RESULT_MAGIC);
+    rc = phase->job(phase->context, &job, &result, err);
+    if (rc == 0 && !phase->settle && !private->finished) {
+        rc = board_mark_done(phase->board, number, job.documents, job.bytes, &result, err);
+        if (rc == 0 && phase->after)
+            phase->after(phase->context, &job);
+    }
+    bytes_clear(&result);
+    end_job(phase, &job);
+    return rc;
+}
+
+/* A job may fail because another rank took it over, finished it and removed what it reads. */
+static bool was_done_by_others(struct phase *phase, size_t number)
+{
+    return phase->engine->world->size > 1 && board_scan(phase->board, NULL) >= 0 &&
+           board_is_done(phase->board, number);
+}
+
+/* Worker thread: run jobs until none is free. */
 static void worker(void *context, int64_t thread)
 {
     struct pool *pool = context;
+    struct phase *phase = pool->phase;
+    const size_t *first = thread == 0 ? pool->first : NULL;
     struct error err = {.text = ""};
-    size_t number;
 
-    (void)thread;
-    while (!atomic_load(&pool->stop)) {
-        int rc = board_claim(&pool->work, &pool->board, &number, &err);
+    while (!pool->failed && !phase->engine->private->over) {
+        size_t number;
+        int rc = 1;
 
+        if (first)
+            number = *first;
+        else
+            rc = board_claim(phase->board, &number, &err);
+        first = NULL;
         if (rc == 0)
             return;
-        if (rc < 0 || run_job(pool, number, &err) < 0) {
-            fail(pool, &err);
-            return;
+        if (rc < 0 || (run_job(phase, number, &err) < 0 && !was_done_by_others(phase, number))) {
+            pthread_mutex_lock(&pool->lock);
+            if (!pool->failed)
+                pool->err = err;
+            pool->failed = true;
+            pthread_mutex_unlock(&pool->lock);
         }
-        pthread_mutex_lock(&pool->lock);
-        note_progress(pool);
-        pthread_mutex_unlock(&pool->lock);
     }
 }
 
-static int run_pool(struct pool *pool, struct error *err)
+/* Bring to disk what the jobs of this rank have written, create their done markers and, when those
+ * are on disk, remove what the jobs consumed. */
+static int settle(struct phase *phase, struct error *err)
 {
-    struct jobs *engine = pool->engine;
-    double pause = 0.01;
+    struct board *board = phase->board;
+    size_t count = 0, *numbers;
+    int rc = phase->settle(phase, err);
+
+    if (rc < 0)
+        return -1;
+    numbers = xcalloc(board->count + 1, sizeof(*numbers));
+    for (size_t i = 0; i < board->count; i++)
+        if (board->jobs[i].mine && !board->jobs[i].done)
+            numbers[count++] = i;
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = board_mark_done(board, numbers[i], 0, 0, NULL, err);
+    if (rc == 0 && count > 0)
+        rc = file_sync_directory(board->directory, err);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        struct job job = {phase->engine, board, phase->name, numbers[i], 0, 0, 0};
+
+        if (phase->after)
+            phase->after(phase->context, &job);
+    }
+    free(numbers);
+    return rc;
+}
+
+/* Run jobs until none is free. */
+static int run_jobs(struct phase *phase, const size_t *first, struct error *err)
+{
+    struct threads *threads = phase->engine->threads;
+    struct pool pool = {.phase = phase, .first = first};
+
+    if (phase->work)
+        return phase->work(phase->context, first, err);
+    pthread_mutex_init(&pool.lock, NULL);
+    threads_run(threads, threads_count(threads), worker, &pool);
+    pthread_mutex_destroy(&pool.lock);
+    if (pool.failed) {
+        *err = pool.err;
+        return -1;
+    }
+    return phase->settle && !phase->engine->private->over ? settle(phase, err) : 0;
+}
+
+/* Run free jobs, then wait for those of other ranks, and take over those that make no progress. */
+static int run_phase(struct phase *phase, struct error *err)
+{
+    struct jobs *engine = phase->engine;
+    double pause = 0.01, longest = engine->world->size > 100 ? 2 : 0.5;
+    const size_t *first = NULL;
+    bool waiting = false;
 
     for (;;) {
         size_t number;
         int64_t left;
-        int rc;
+        int rc = waiting ? 0 : run_jobs(phase, first, err);
 
-        threads_run(engine->threads, threads_count(engine->threads), worker, pool);
-        if (pool->failed) {
-            *err = pool->err;
-            return -1;
-        }
-        if (work_is_over(&engine->work))
-            return 1;
-        left = board_scan(&pool->work, &pool->board, err);
+        if (rc < 0 || engine->private->finished || is_over(engine))
+            return rc;
+        left = board_scan(phase->board, err);
         if (left <= 0)
             return left < 0 ? -1 : 0;
-        rc = board_take_over(&pool->work, &pool->board, &number, err);
-        if (rc < 0 || (rc > 0 && run_job(pool, number, err) < 0))
+        rc = phase->is_complete ? phase->is_complete(phase->context, err) : 0;
+        if (rc != 0)
+            return rc < 0 ? -1 : 0;
+        if (!waiting)
+            progress_share(&engine->private->progress);
+        rc = board_take_over(phase->board, &number, err);
+        if (rc < 0)
             return -1;
-        if (rc > 0)
-            continue;
-        clock_sleep(pause);
-        pause = pause * 1.5 < 0.5 ? pause * 1.5 : 0.5;
+        first = rc > 0 ? &number : NULL;
+        /* A single rank has nobody to wait for: a job is left if its result was removed. */
+        waiting = rc == 0 && engine->world->size > 1;
+        if (rc == 0)
+            clock_sleep(pause);
+        pause = pause * 1.5 < longest ? pause * 1.5 : longest;
     }
 }
 
-int jobs_phase(struct jobs *engine, const struct phase *phase, struct error *err)
+/* Count what is done as progress of earlier launches. */
+static void begin_progress(struct phase *phase)
 {
-    struct pool pool = {.engine = engine, .phase = phase, .work = engine->work};
-    int rc;
+    struct jobs_private *private = phase->engine->private;
+    int64_t total = 0, passed = 0;
 
-    if (work_is_over(&engine->work))
+    for (size_t i = 0; i < phase->count; i++) {
+        const struct job_state *job = &phase->board->jobs[i];
+
+        total += job_size(phase, i);
+        if (!job->done)
+            continue;
+        passed += job_size(phase, i);
+        phase->before_documents += job->documents;
+        phase->before_bytes += job->bytes;
+    }
+    pthread_mutex_lock(&private->lock);
+    progress_begin(&private->progress, phase->name, total, phase->before_documents, passed);
+    private->phase = phase;
+    pthread_mutex_unlock(&private->lock);
+}
+
+int jobs_phase(struct jobs *engine, struct phase *phase, struct error *err)
+{
+    struct jobs_private *private = engine->private;
+    struct begun *begun;
+    size_t start = 0;
+    int rc = -1;
+
+    if (is_over(engine))
         return 1;
-    if (disk_path(pool.work.base, err, "%.3800s/%s", engine->work.base, phase->name) < 0)
-        return -1;
-    if (mkdir(pool.work.base, 0777) < 0 && errno != EEXIST)
-        return work_is_over(&engine->work)
-                   ? 1
-                   : error_set_errno(err, errno, "cannot create %s", pool.work.base);
-    if (engine->world->rank == 0)
-        work_remove_leftovers(&pool.work);
-    board_init(&pool.board, JOB_MARKED, phase->count,
-               phase->count * (size_t)engine->world->rank / (size_t)engine->world->size);
-    pthread_mutex_init(&pool.lock, NULL);
-    rc = board_scan(&pool.work, &pool.board, err) < 0 ? -1 : run_pool(&pool, err);
-    pthread_mutex_destroy(&pool.lock);
-    board_clear(&pool.board);
-    return rc;
+    begun = xcalloc(1, sizeof(*begun));
+    *list_add(&private->begun) = begun;
+    snprintf(begun->name, sizeof(begun->name), "%s", phase->name);
+    phase->engine = engine;
+    phase->name = begun->name;
+    phase->board = &begun->board;
+    if (!phase->in_order)
+        start = phase->count * (size_t)engine->world->rank / (size_t)engine->world->size;
+    if (board_init(phase->board, &private->work, phase->name, phase->count, start, err) == 0) {
+        phase->board->early = phase->early;
+        phase->board->early_count = phase->early_count;
+        if (engine->world->rank == 0)
+            work_remove_leftovers(&private->work, phase->board->directory);
+        rc = board_scan(phase->board, err) < 0 ? -1 : 0;
+    }
+    if (rc == 0) {
+        begin_progress(phase);
+        rc = run_phase(phase, err);
+    }
+    pthread_mutex_lock(&private->lock);
+    private->phase = NULL;
+    pthread_mutex_unlock(&private->lock);
+    /* When the launch is over, the directory may be gone, which is then no error. */
+    return private->finished ? rc : is_over(engine) ? 1 : rc;
+}
+
+/* --- Monitor ---------------------------------------------------------------------------------- */
+
+/* Monitor thread: shows progress, and stops the workers when another rank ends the launch. */
+static void *monitor(void *argument)
+{
+    struct jobs *engine = argument;
+    struct jobs_private *private = engine->private;
+    double looked = clock_now();
+
+    pthread_mutex_lock(&private->lock);
+    while (!private->stop) {
+        struct timespec until = clock_after(CLOCK_REALTIME, 0.05);
+
+        pthread_cond_timedwait(&private->wake, &private->lock, &until);
+        if (private->stop)
+            break;
+        progress_tick(&private->progress);
+        if (engine->world->size == 1 || clock_now() - looked < 1)
+            continue;
+        looked = clock_now();
+        if (!work_is_over(&private->work))
+            continue;
+        private->over = true;
+        if (private->phase && private->phase->stop)
+        private->phase->stop(private->phase->context);
+    }
+    pthread_mutex_unlock(&private->lock);
+    return NULL;
+}
+
+static void stop_monitor(struct jobs *engine)
+{
+    struct jobs_private *private = engine->private;
+
+    if (!private->monitoring)
+        return;
+    pthread_mutex_lock(&private->lock);
+    private->stop = true;
+    pthread_cond_signal(&private->wake);
+    pthread_mutex_unlock(&private->lock);
+    pthread_join(private->monitor, NULL);
+    private->monitoring = false;
+}
+
+void jobs_end_line(struct jobs *engine)
+{
+    pthread_mutex_lock(&engine->private->lock);
+    progress_end_line(&engine->private->progress);
+    pthread_mutex_unlock(&engine->private->lock);
 }
 
 /* --- Begin and end ---------------------------------------------------------------------------- */
 
 struct ending {
-    struct jobs *engine;
     jobs_finish_function *finish;
     void *context;
-    int mine;
 };
 
+/* There is no done marker: the directory is gone instead. The monitor writes to it, so it stops
+ * before. */
 static int finish_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
-    struct ending *ending = context;
+    const struct ending *ending = context;
+    struct jobs *engine = job->engine;
+    struct work *work = &engine->private->work;
 
-    (void)job;
-    bytes_put_u64(result, 1);
-    ending->mine = 1;
-    return ending->finish(ending->engine, ending->context, err);
-}
-
-/* Wait until the rank that finished has published the result. */
-static int await_end(struct jobs *engine, struct error *err)
-{
-    double begin = clock_now(), pause = 0.01;
-
-    while (!work_is_over(&engine->work)) {
-        if (disk_is_gone(engine->work.base) && work_was_removed(&engine->work))
-            return 1;
-        if (clock_now() - begin > (double)engine->config->lease + failure_seconds)
-            return error_set(err,
-                             "no rank has finished the run within %.0f s; start the command again, "
-                             "it continues where it stopped",
-                             clock_now() - begin);
-        clock_sleep(pause);
-        pause = pause * 1.5 < 0.5 ? pause * 1.5 : 0.5;
-    }
-    return 1;
+    (void)result;
+    stop_monitor(engine);
+    progress_end_line(&engine->private->progress);
+    if (ending->finish(engine, ending->context, err) < 0 || work_mark_finished(work, err) < 0 ||
+        work_finish(work, err) < 0)
+        return -1;
+    engine->private->finished = true;
+    return 0;
 }
 
 int jobs_finish(struct jobs *engine, jobs_finish_function *finish, void *context, struct error *err)
 {
-    struct ending ending = {engine, finish, context, 0};
-    struct phase phase = {"finish", 1, &ending, finish_job, NULL};
-    int rc = jobs_phase(engine, &phase, err);
+    struct ending ending = {finish, context};
+    struct phase phase = {.name = "finish", .count = 1, .context = &ending, .job = finish_job};
 
-    if (rc != 0)
-        return rc;
-    /* A single rank must do this itself, also if the previous launch was killed right here. */
-    if (!ending.mine && engine->world->size > 1)
-        return await_end(engine, err);
-    if (work_mark_finished(&engine->work, err) < 0)
-        return -1;
-    return work_finish(&engine->work, err);
+    return jobs_phase(engine, &phase, err);
 }
 
 static int check_files(const struct jobs *engine, struct error *err)
@@ -266,13 +439,15 @@ static int check_files(const struct jobs *engine, struct error *err)
     for (size_t i = 0; i < engine->plan.files.count; i++) {
         const char *path = engine->plan.files.items[i].path;
 
-        if (strcmp(path, "-") == 0 && (engine->world->size > 1 || config->reads_twice))
+        if (strcmp(path, "-") == 0 && config->reads_twice)
             return error_set_code(err, ERROR_USAGE,
-                                  config->reads_twice
-                                      ? "%s reads its input more than once; give a file instead of "
-                                        "standard input"
-                                      : "%s: standard input can be read by one rank only; run it "
-                                        "without srun, or name a file",
+                                  "%s reads its input more than once; give a file instead of "
+                                  "standard input",
+                                  config->command);
+        if (strcmp(path, "-") == 0 && engine->world->size > 1)
+            return error_set_code(err, ERROR_USAGE,
+                                  "standard input can be read by one rank only; run %s without "
+                                  "srun, or name a file",
                                   config->command);
         for (size_t k = 0; config->outputs[k]; k++)
             if (file_is_same(path, config->outputs[k]))
@@ -303,8 +478,7 @@ static int make_plan(struct jobs *engine, const struct bytes *identity, struct e
 
     if (config->input_count > 0) {
         if (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output,
-                              err) < 0 ||
-            check_files(engine, err) < 0)
+                              err) < 0)
             return -1;
         target = input_plan_cut(plan, config->mode, chunk_bytes(engine));
     }
@@ -324,73 +498,151 @@ static int make_plan(struct jobs *engine, const struct bytes *identity, struct e
     return 0;
 }
 
-/* Rank 0: check input and output, and let the other ranks begin. Returns an enum work_state, or -1.
- */
-static int begin(struct jobs *engine, const struct bytes *identity, struct error *err)
+/* Find an output file that exists. Returns 0 with its path or "", or -1. */
+static int find_existing(const struct jobs_config *config, char *existing, struct error *err)
 {
-    const struct jobs_config *config = engine->config;
-    const char *existing = NULL;
-
-    if (make_plan(engine, identity, err) < 0)
-        return -1;
     for (size_t i = 0; config->outputs[i]; i++) {
         if (disk_check_directory(config->outputs[i], err) < 0)
             return -1;
-        if (!existing && disk_exists(config->outputs[i]))
-            existing = config->outputs[i];
+        if (!existing[0] && disk_exists(config->outputs[i]) &&
+            disk_path(existing, err, "%s", config->outputs[i]) < 0)
+            return -1;
     }
-    return work_begin(&engine->work, &engine->plan, existing, config->overwrite, err);
+    return 0;
+}
+
+/* Rank 0: check input and output, and let the other ranks begin. Returns an enum work_state, or -1.
+ */
+static int begin(struct jobs *engine, const struct bytes *identity, void *context,
+                 struct error *err)
+{
+    const struct jobs_config *config = engine->config;
+    char existing[DISK_PATH] = "";
+    int rc;
+
+    if (config->make_plan)
+        rc = config->make_plan(context, &engine->plan, existing, err);
+    else
+        rc = make_plan(engine, identity, err) < 0 ? -1 : find_existing(config, existing, err);
+    if (rc < 0 || check_files(engine, err) < 0)
+        return -1;
+    return work_begin(&engine->private->work, &engine->plan, existing[0] ? existing : NULL,
+                      config->overwrite, err);
 }
 
 static int run_all(struct jobs *engine, const struct bytes *identity, jobs_body_function *body,
                    void *context, struct error *err)
 {
-    int rc;
+    const struct jobs_config *config = engine->config;
+    struct jobs_private *private = engine->private;
+    int rc = 0;
 
+    if (config->prepare && config->prepare(context, err) < 0)
+        return -1;
     if (engine->world->rank == 0) {
-        rc = begin(engine, identity, err);
+        rc = begin(engine, identity, context, err);
         if (rc == WORK_COMPLETE) {
-            log_note("%s is already complete", engine->config->output);
-            return work_finish(&engine->work, err);
+            printf("Already complete: %s\n", config->output);
+            return work_finish(&private->work, err);
         }
         if (rc == WORK_RESUMED)
-            log_note("resuming the run in %s", engine->work.root);
+            printf("Resuming the run in %s\n", private->work.root);
     } else {
-        rc = work_await(&engine->work, &engine->plan, err);
+        rc = work_await(&private->work, &engine->plan, err);
         if (rc > 0)
-            return rc;
+            return 1;
     }
-    if (rc < 0)
+    if (rc < 0 || progress_open(&private->progress, config, &private->work, err) < 0)
         return -1;
-    engine->threads = threads_create((int)engine->config->workers, err);
-    return engine->threads ? body(engine, context, err) : -1;
+    memcpy(engine->directory, private->work.base, sizeof(engine->directory));
+    memcpy(engine->launch, private->work.launch, sizeof(engine->launch));
+    engine->threads = threads_create((int)config->workers, err);
+    if (!engine->threads)
+        return -1;
+    private->monitoring = pthread_create(&private->monitor, NULL, monitor, engine) == 0;
+    return body(engine, context, err);
+}
+
+/* Did the other ranks finish without this one, which was slow to write to disk or to see the end of
+ * the launch, and remove the directory? */
+static bool was_completed(struct jobs *engine, void *context)
+{
+    const struct jobs_config *config = engine->config;
+
+    file_refresh_directory(engine->private->work.root);
+    if (!work_was_removed(&engine->private->work))
+        return false;
+    if (config->is_complete)
+        return config->is_complete(context);
+    for (size_t i = 0; config->outputs[i]; i++)
+        if (!disk_exists(config->outputs[i]))
+            return false;
+    return true;
+}
+
+/* Many threads have chunks and output files open at the same time. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int run_launch(struct jobs *engine, const struct bytes *identity, jobs_body_function *body,
+                      void *context, struct error *err)
+{
+    const struct jobs_config *config = engine->config;
+    struct work *work = &engine->private->work;
+    int rc;
+
+    if (work_init(work, config->output, engine->world, config->lease, err) < 0)
+        return -1;
+    rc = run_all(engine, identity, body, context, err);
+    stop_monitor(engine);
+    if (rc < 0 && was_completed(engine, context)) {
+        work_acknowledge(work, true);
+        rc = 0;
+    } else {
+        /* A corrected command line continues what an earlier one has done before this run began;
+         * with --strict, corrected input does. */
+        rc = work_close(work, rc, work->base[0] && !config->strict, err);
+    }
+    progress_close(&engine->private->progress, rc == 0);
+    return rc;
 }
 
 int jobs_run(const struct jobs_config *config, const struct bytes *identity,
              jobs_body_function *body, void *context, struct error *err)
 {
-    struct jobs *engine = xcalloc(1, sizeof(*engine));
+    struct jobs_private *private = xcalloc(1, sizeof(*private));
+    struct jobs engine = {.config = config, .private = private, .begin = clock_now()};
     struct world world;
     int rc;
 
+    raise_descriptors();
     /* With a file size limit, fail the write instead of being killed by SIGXFSZ. */
     signal(SIGXFSZ, SIG_IGN);
+    pthread_mutex_init(&private->lock, NULL);
+    pthread_cond_init(&private->wake, NULL);
     rc = world_read(&world, err);
     /* Die with the launcher. A rank started by hand survives its shell. */
     if (rc == 0 && strcmp(world.source, "default") != 0)
         rc = world_die_with_parent(err);
-    if (rc == 0) {
-        engine->config = config;
-        engine->world = &world;
-        engine->begin = engine->noted = clock_now();
-        rc = work_init(&engine->work, config->output, &world, config->lease, err);
+    engine.world = &world;
+    if (rc == 0)
+        rc = run_launch(&engine, identity, body, context, err);
+    for (size_t i = 0; i < private->begun.count; i++) {
+        board_clear(&private->begun.items[i]->board);
+        free(private->begun.items[i]);
     }
-    if (rc == 0) {
-        rc = run_all(engine, identity, body, context, err);
-        rc = work_close(&engine->work, rc, engine->threads && world.size == 1, err);
-    }
-    threads_destroy(engine->threads);
-    input_plan_clear(&engine->plan);
-    free(engine);
+    list_free(&private->begun);
+    threads_destroy(engine.threads);
+    input_plan_clear(&engine.plan);
+    pthread_mutex_destroy(&private->lock);
+    pthread_cond_destroy(&private->wake);
+    free(private);
     return rc;
 }

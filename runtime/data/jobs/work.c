@@ -50,7 +50,7 @@ static void name_launch(struct work *work)
     bytes_clear(&bytes);
 }
 
-int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
+int work_init(struct work *work, const char *output, const struct world *world, int64_t lease,
               struct error *err)
 {
     memset(work, 0, sizeof(*work));
@@ -58,8 +58,7 @@ int work_init(struct work *work, const char *prefix, const struct world *world, 
     work->lease = lease;
     step_guard_start();
     name_launch(work);
-    if (disk_path(work->prefix, err, "%s", prefix) < 0 ||
-        disk_path(work->root, err, "%s.work", prefix) < 0)
+    if (disk_path(work->root, err, "%s.work", output) < 0)
         return -1;
     return work_files_check_root(work->root, err);
 }
@@ -174,15 +173,15 @@ static void forget_ends(const struct work *work)
     rmdir(work->root);
 }
 
-void work_remove_leftovers(const struct work *work)
+void work_remove_leftovers(const struct work *work, const char *base)
 {
-    DIR *directory = opendir(work->base);
+    DIR *directory = opendir(base);
     struct dirent *entry;
     char path[DISK_PATH];
 
     while (directory && (entry = readdir(directory)))
         if (work_files_is_leftover(entry->d_name, work->launch) &&
-            disk_path(path, NULL, "%.3000s/%s", work->base, entry->d_name) == 0)
+            disk_path(path, NULL, "%.3000s/%s", base, entry->d_name) == 0)
             unlink(path);
     if (directory)
         closedir(directory);
@@ -224,7 +223,7 @@ static int set_plan(struct work *work, const struct input_plan *plan, bool resum
         return error_set_errno(err, errno, "cannot create directory %s", work->root);
     remove_entries(work, is_other);
     if (resume)
-        work_remove_leftovers(work);
+        work_remove_leftovers(work, work->base);
     if (mkdir(work->base, 0777) < 0 && errno != EEXIST)
         return error_set_errno(err, errno, "cannot create directory %s", work->base);
     if (disk_path(path, err, "%.4000s/plan", work->root) < 0 ||
@@ -537,38 +536,4 @@ int work_close(struct work *work, int rc, bool useless, struct error *err)
         return 0;
     fail(work, useless, err);
     return -1;
-}
-
-/* --- Jobs ------------------------------------------------------------------------------------- */
-
-int work_mark_done(const struct work *work, size_t number, struct error *err)
-{
-    char path[DISK_PATH];
-    int fd;
-
-    /* The board matches names by prefix, so the marker must not be created under a temporary name.
-     */
-    if (disk_path(path, err, "%.4000s/copied-%zu", work->base, number) < 0)
-        return -1;
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot create %s", path);
-    close(fd);
-    return 0;
-}
-
-int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,
-                   char *path, struct error *err)
-{
-    return disk_path(path, err, "%.3900s/part-%zu-%" PRId64 "-%" PRId64, work->base, chunk,
-                     documents, bytes);
-}
-
-int work_draft_path(const struct work *work, size_t chunk, char *path, struct error *err)
-{
-    char host[65] = "";
-
-    gethostname(host, sizeof(host) - 1);
-    return disk_path(path, err, "%.3900s/draft-%s-%zu-%s-%ld", work->base, work->launch, chunk,
-                     host, (long)getpid());
 }

@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The work directory PREFIX.work: everything that ranks share and that survives them.
- *     go-LAUNCH              rank 0 has made the plan; contains its identity
- *     plan                   input_plan.h
- *     owner                  the launch that works here
- *     end-LAUNCH             how the launch ended; stays for ranks that arrive after the others
- *                            have finished
- *     ack-LAUNCH-RANK        this rank has read end-LAUNCH
- *     finished               the output of this identity is complete; only cleanup is left
- *     IDENTITY/part-...      a finished chunk; documents and bytes are in its name
- *     IDENTITY/claim-...     a rank of this launch works on a job
- *     IDENTITY/layout        output_layout.h
- *     IDENTITY/copied-...    a copy job whose bytes are on disk
- *     IDENTITY/front-...     front.h
- *     IDENTITY/out-...       the final files, until they are renamed
- * It uses only what every shared file system does well: exclusive creation, rename and listing a
- * directory. There are no locks and no messages between ranks, so there is nothing to recover, and
- * no rank is indispensable. Claims only save work: a rank that sees a claim make no progress for
- * the time of the lease does the job itself; if both finish, the second rename puts the same bytes
- * in position again. Claims of another launch count for nothing, so that a restart never waits. A
- * rank that outlives its launch writes the same bytes as the others; if another run (other options,
- * other input) has taken over the output meanwhile, its directory is gone and its next step fails.
- */
-#ifndef MEGATRON_PREPROCESS_WORK_H
-#define MEGATRON_PREPROCESS_WORK_H
+/* Private to jobs/: begin and end of a launch, in the work directory OUTPUT.work (jobs.h).
+ *     go-LAUNCH          rank 0 has made the plan; contains its identity
+ *     plan               input_plan.h
+ *     owner              the launch that works here
+ *     end-LAUNCH         how the launch ended; stays for ranks that arrive after the others have
+ *                        finished
+ *     ack-LAUNCH-RANK    this rank has read end-LAUNCH
+ *     finished           the output of this identity is complete; only cleanup is left
+ * There is nothing to recover, and no rank is indispensable. Claims of another launch count for
+ * nothing, so that a restart never waits. A rank that outlives its launch writes the same bytes as
+ * the others; if another run (other options, other input) has taken over the output meanwhile, its
+ * directory is gone and its next step fails. */
+#ifndef MEGATRON_JOBS_WORK_H
+#define MEGATRON_JOBS_WORK_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,10 +23,9 @@
 
 struct work {
     const struct world *world;
-    char prefix[DISK_PATH]; /* prefix of the output */
-    char root[DISK_PATH];   /* PREFIX.work */
-    char base[DISK_PATH];   /* PREFIX.work/IDENTITY; empty until work_use */
-    char launch[24];        /* id of the launch */
+    char root[DISK_PATH]; /* OUTPUT.work */
+    char base[DISK_PATH]; /* OUTPUT.work/IDENTITY; empty until work_use */
+    char launch[24];      /* id of the launch */
     uint64_t identity;
     int64_t lease;
     bool owned;       /* this launch owns the directory */
@@ -45,9 +34,9 @@ struct work {
     char ending[512]; /* its error, or empty after a success */
 };
 
-/* Also ties this rank to its job step (step_guard.h). Fails if PREFIX.work is a file or a symbolic
+/* Also ties this rank to its job step (step_guard.h). Fails if OUTPUT.work is a file or a symbolic
  * link. */
-int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
+int work_init(struct work *work, const char *output, const struct world *world, int64_t lease,
               struct error *err);
 
 enum work_state { WORK_NEW, WORK_RESUMED, WORK_COMPLETE };
@@ -88,15 +77,7 @@ int work_close(struct work *work, int rc, bool useless, struct error *err);
 /* Acknowledge the end of the launch. After a success the last rank removes the remaining files. */
 void work_acknowledge(struct work *work, bool success);
 
-/* Remove the drafts and claims that killed launches left in work->base. */
-void work_remove_leftovers(const struct work *work);
-
-/* Create the done marker of job 'number', after its result is on disk. */
-int work_mark_done(const struct work *work, size_t number, struct error *err);
-
-/* The path of a finished part, and of this process's draft of it. */
-int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,
-                   char *path, struct error *err);
-int work_draft_path(const struct work *work, size_t chunk, char *path, struct error *err);
+/* Remove the drafts and claims that killed launches left in 'base', a directory of the run. */
+void work_remove_leftovers(const struct work *work, const char *base);
 
 #endif

@@ -128,15 +128,10 @@ static int is_foreign(const char *root, const char *name, struct error *err)
     return 0;
 }
 
-/* Names of files in the directory of a plan or phase. */
-static bool is_piece(const char *name)
+/* Names in the directory of a run, and in that of a phase (jobs.h). */
+static bool is_run_file(const char *name)
 {
-    static const char *const prefixes[] = {"part-", "out-", "front-", "copied-", "layout"};
-
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-        if (skip_text(name, prefixes[i]))
-            return true;
-    return launch_of(name) || is_nfs(name);
+    return skip_text(name, "out-") || launch_of(name) || is_nfs(name);
 }
 
 static bool is_phase(const char *name)
@@ -144,12 +139,15 @@ static bool is_phase(const char *name)
     return name[0] != '\0' && name[strspn(name, "abcdefghijklmnopqrstuvwxyz-")] == '\0';
 }
 
-static bool is_phase_piece(const char *name)
+static bool is_phase_file(const char *name)
 {
+    const char *end = skip_number(
+        skip_text(skip_number(skip_text(skip_number(skip_text(name, "done-")), "-")), "-"));
     size_t word = strspn(name, "abcdefghijklmnopqrstuvwxyz");
-    const char *end = word > 0 ? skip_number(skip_text(name + word, "-")) : NULL;
 
-    return (end && is_end(end)) || is_piece(name);
+    if (!end && word > 0)
+        end = skip_number(skip_text(name + word, "-"));
+    return (end && is_end(end)) || launch_of(name) || is_nfs(name);
 }
 
 /* The files and directories that a directory may contain, and the level below. */
@@ -170,8 +168,8 @@ static bool is_plan_or_removed(const char *name)
     return work_files_is_plan(name) || work_files_is_removed(name);
 }
 
-static const struct level phase_level = {is_phase_piece, is_nothing, NULL};
-static const struct level plan_level = {is_piece, is_phase, &phase_level};
+static const struct level phase_level = {is_phase_file, is_nothing, NULL};
+static const struct level plan_level = {is_run_file, is_phase, &phase_level};
 static const struct level root_level = {work_files_is_file, is_plan_or_removed, &plan_level};
 
 /* The mode of an entry; 0 if it is gone. */

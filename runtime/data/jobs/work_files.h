@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recognizes a run's own files in a work directory. A user may have a directory of that name:
- * nothing is deleted unless a run has written it. Files are recognized by their names (work.h, and
- * jobs.h for the directories of phases). */
-#ifndef MEGATRON_PREPROCESS_WORK_FILES_H
-#define MEGATRON_PREPROCESS_WORK_FILES_H
+ * nothing is deleted unless a run has written it. Files are recognized by their names (jobs.h,
+ * work.h). */
+#ifndef MEGATRON_JOBS_WORK_FILES_H
+#define MEGATRON_JOBS_WORK_FILES_H
 
 #include <stdbool.h>
 #include "lib/error.h"

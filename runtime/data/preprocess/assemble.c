@@ -39,8 +39,9 @@ int output_path(const struct preprocess_config *config, size_t key, size_t shard
 static int draft_path(const struct assembly *assembly, size_t shard, size_t key, int kind,
                       char *path, struct error *err)
 {
-    return disk_path(path, err, "%.4000s/out-%016" PRIx64 "-%zu-%zu.%s", assembly->work->base,
-                     assembly->layout->tag, shard, key, extensions[kind]);
+    return disk_path(path, err, "%.4000s/out-%016" PRIx64 "-%zu-%zu.%s",
+                     assembly->encode->phase->engine->directory, assembly->layout->tag, shard, key,
+                     extensions[kind]);
 }
 
 /* A share of the process's file descriptors: more than all copying threads use at a time. */
@@ -269,11 +270,11 @@ static int create_identity(const struct assembly *assembly, size_t shard, size_t
     return file_write_whole(path, text, size, 0, err);
 }
 
-int assembly_create(struct assembly *assembly, struct board *claim, struct error *err)
+int assembly_create(struct assembly *assembly, struct job *job, struct error *err)
 {
     for (size_t s = 0; s < assembly->layout->shards; s++)
         for (size_t k = 0; k < assembly->layout->keys; k++) {
-            board_touch_often(assembly->work, claim, 0);
+            job_touch(job);
             if (create_file(assembly, s, k, BIN, err) < 0 ||
                 create_file(assembly, s, k, IDX, err) < 0 ||
                 create_identity(assembly, s, k, err) < 0)
@@ -432,29 +433,29 @@ static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_read
         position.documents < layout->cuts[layout->shards].documents)
         return error_set(
             err,
-            "the documents of chunk %zu have changed since it was encoded; remove %s and run again",
-            chunk, assembly->work->root);
+            "the documents of chunk %zu have changed since it was encoded; remove %s.work and run "
+            "again",
+            chunk, assembly->config->output_prefix);
     return rc;
 }
 
-int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err)
+int assembly_copy(struct assembly *assembly, struct job *job, size_t chunk, struct error *err)
 {
-    const struct output_layout *layout = assembly->layout;
-    struct job_state *job = &assembly->parts->jobs[chunk];
-    char path[DISK_PATH];
-    int torn, rc = -1;
-    struct part_reader *part = output_layout_open_part(assembly->work, assembly->parts, chunk,
-                                                       layout->keys, layout->id_size, &torn, err);
+    for (bool redone = false;; redone = true) {
+        struct part_reader *part = encode_open_part(assembly->encode, job, chunk, err);
+        int torn = 0, rc = part ? copy_blocks(assembly, chunk, part, &torn, err) : -1;
 
-    if (part)
-        rc = copy_blocks(assembly, chunk, part, &torn, err);
-    part_close(part);
-    if (!torn)
-        return rc;
-    if (work_part_path(assembly->work, chunk, job->documents, job->bytes, path, err) == 0)
-        unlink(path);
-    job->done = 0;
-    return 1;
+        part_close(part);
+        if (!torn)
+            return rc;
+        if (redone)
+            return error_set(err,
+                             "the part of chunk %zu is damaged again; check the disk (dmesg), or "
+                             "write to another file system",
+                             chunk);
+        if (encode_redo(assembly->encode, job, chunk, err) < 0)
+            return -1;
+    }
 }
 
 int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void *context,
@@ -524,14 +525,4 @@ static int finish_kind(struct assembly *assembly, int kind, struct error *err)
 int assembly_finish(struct assembly *assembly, struct error *err)
 {
     return finish_kind(assembly, BIN, err) < 0 ? -1 : finish_kind(assembly, IDX, err);
-}
-
-int assembly_is_finishing(struct assembly *assembly)
-{
-    char draft[DISK_PATH], final[DISK_PATH];
-    struct error ignored;
-
-    return draft_path(assembly, 0, 0, BIN, draft, &ignored) == 0 &&
-           output_path(assembly->config, 0, 0, extensions[BIN], final, &ignored) == 0 &&
-           disk_is_gone(draft) && is_final(assembly, 0, 0, BIN, final);
 }

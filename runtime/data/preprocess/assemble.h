@@ -18,9 +18,8 @@ struct open_file {
 
 struct assembly {
     const struct preprocess_config *config;
-    struct work *work;
+    struct encode *encode;
     struct tokenizer_identity made_by;
-    struct board *parts; /* to look up the paths of parts */
     const struct output_layout *layout;
     int32_t *slots; /* by file number: index in 'open', or -1 */
     struct open_file *open;
@@ -32,12 +31,11 @@ struct assembly {
 void assembly_init(struct assembly *assembly);
 void assembly_clear(struct assembly *assembly);
 
-/* Create the files at their full size, with headers. Touches 'claim', the claim of the layout job.
- * Idempotent. */
-int assembly_create(struct assembly *assembly, struct board *claim, struct error *err);
+/* Create the files at their full size, with headers, as the work of 'job'. Idempotent. */
+int assembly_create(struct assembly *assembly, struct job *job, struct error *err);
 
-/* Copy the part of one chunk. Returns 0; 1 if the part was damaged and has been removed; -1. */
-int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err);
+/* Copy the part of one chunk, as the work of 'job'. */
+int assembly_copy(struct assembly *assembly, struct job *job, size_t chunk, struct error *err);
 
 /* Sync what this rank wrote; 'moved' is called while there is progress. */
 int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void *context,
@@ -46,8 +44,5 @@ int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void 
 /* Rename all files to their final names and write the identity files, which name the tokenizer.
  * Idempotent: continues an interrupted call. */
 int assembly_finish(struct assembly *assembly, struct error *err);
-
-/* Has another rank begun to rename? Then everything has been copied. */
-int assembly_is_finishing(struct assembly *assembly);
 
 #endif

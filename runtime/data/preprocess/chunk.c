@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "chunk.h"
-#include "lib/clock.h"
 #include "base/core/log.h"
 #include "document.h"
 #include "base/core/xmalloc.h"
@@ -15,7 +14,6 @@
 
 /* Text per block: small enough to stay in the L2 cache together with its tokens. */
 enum { BLOCK_SIZE = 256 << 10 };
-static const double touch_seconds = 2;
 /* How many broken documents a rank reports immediately, and how much of a file may be read again to
  * determine a line number. */
 enum { FAULTS_MET = 20 };
@@ -27,16 +25,16 @@ struct chunk *chunk_open(struct encode *encode, size_t number, struct error *err
     struct chunk *chunk = xcalloc(1, sizeof(*chunk));
     size_t first = plan->chunks[number], count = plan->chunks[number + 1] - first;
     /* Erases a progress line. */
-    const char *over = encode->config->terminal && isatty(STDOUT_FILENO) ? "\r\033[K" : "";
+    const char *over = isatty(STDERR_FILENO) && isatty(STDOUT_FILENO) ? "\r\033[K" : "";
 
     pthread_mutex_init(&chunk->write_lock, NULL);
     chunk->number = number;
-    chunk->touched = clock_now();
+    job_begin(encode->phase, number, &chunk->job);
     for (size_t i = first; i < first + count && plan->files.count <= INPUT_PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
             printf("%sOpening %s\n", over, plan->files.items[plan->segments[i].file].path);
     fflush(stdout);
-    if (work_draft_path(encode->work, number, chunk->draft, err) < 0)
+    if (job_draft(&chunk->job, "part", chunk->draft, err) < 0)
         goto fail;
     chunk->reader =
         record_reader_create(&plan->files, plan->segments + first, count, encode->config->mode,
@@ -212,10 +210,10 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         part_check_keys(encode->config->keys, first_path(encode->plan, 0), totals, 0, err) < 0)
         return -1;
     chunk->next_write++;
-    if (clock_now() - chunk->touched > touch_seconds) {
-        board_touch(encode->work, encode->board, chunk->number);
-        chunk->touched = clock_now();
-    }
+    job_progress(&chunk->job, block->data.documents,
+                 record_block_bytes(encode->config->mode, &block->records), block->passed);
+    if (encode->redoing)
+        job_touch(encode->redoing);
     return 0;
 }
 
@@ -273,12 +271,11 @@ int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
     rc = part_finish(chunk->part, &chunk->totals, chunk->lines, segments, err);
     chunk->part = NULL;
     if (rc == 0)
-        rc = work_part_path(encode->work, chunk->number, chunk->totals.documents,
-                            chunk->totals.bytes, path, err);
+        rc = encode_part_path(encode, chunk->number, path, err);
     if (rc == 0 && rename(chunk->draft, path) < 0)
         rc = error_set_errno(err, errno, "cannot rename %s to %s", chunk->draft, path);
     if (rc == 0)
-        board_done(encode->board, chunk->number, chunk->totals.documents, chunk->totals.bytes);
+        rc = job_done(encode->phase, &chunk->job, err);
     destroy(chunk);
     return rc;
 }

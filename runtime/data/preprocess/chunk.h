@@ -8,6 +8,7 @@
 
 struct chunk {
     size_t number;
+    struct job job;
     struct record_reader *reader;
     struct part_writer *part;
     struct part_totals totals;
@@ -24,7 +25,6 @@ struct chunk {
     int64_t counted_lines; /* lines of the file before that segment */
     struct block *waiting; /* encoded blocks whose predecessors are missing, by number */
     pthread_mutex_t write_lock;
-    double touched;
     int broken; /* its input cannot be read to the end; see 'err' */
     struct error err;
     struct chunk *next;

@@ -13,6 +13,7 @@ struct block {
     struct part_data data;
     size_t held;    /* memory for a long line; 0: the block has normal size */
     int64_t number; /* within its chunk */
+    int64_t passed; /* bytes of input on disk that were read for it */
     int64_t faults[FAULT_COUNT];
     struct part_fault listed[PART_FAULTS]; /* the first ones */
     int64_t listed_count;

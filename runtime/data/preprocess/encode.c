@@ -31,7 +31,7 @@ struct first_fault {
 };
 
 struct encode_pool {
-    pthread_mutex_t lock, long_lock;
+    pthread_mutex_t lock, long_lock, redo_lock;
     pthread_cond_t changed;
     struct worker *workers;
     struct block *blocks, *free;
@@ -43,7 +43,8 @@ struct encode_pool {
     size_t reading;       /* threads that are reading a block */
     size_t expected;      /* expected memory of the next block; 0: no long lines */
     int no_more, failed;
-    const size_t *first;
+    const size_t *first; /* a chunk that is already claimed; or NULL */
+    bool only_first;
     struct first_fault fault;
     struct error err;
 };
@@ -127,16 +128,18 @@ static struct chunk *open_another(struct worker *worker)
     size_t number = 0;
     int rc = 1;
 
+    if (first && pool->only_first)
+        pool->no_more = 1;
     pool->first = NULL;
     pool->opening++;
     pthread_mutex_unlock(&pool->lock);
     if (first)
         number = *first;
-    else if (encode->config->max_documents > 0 && encode->work->world->size > 1 &&
-             board_scan(encode->work, encode->board, &worker->err) < 0)
+    else if (encode->config->max_documents > 0 &&
+             board_scan(encode->phase->board, &worker->err) < 0)
         rc = -1;
     else
-        rc = board_claim(encode->work, encode->board, &number, &worker->err);
+        rc = jobs_claim(encode->phase, &number, &worker->err);
     if (rc > 0)
         chunk = chunk_open(encode, number, &worker->err);
     if (rc < 0 || (rc > 0 && !chunk))
@@ -157,7 +160,7 @@ static struct chunk *open_another(struct worker *worker)
 static int enough(const struct encode *encode)
 {
     return encode->config->max_documents > 0 &&
-           board_prefix(encode->board, encode->config->max_documents) > 0;
+           board_prefix(encode->phase->board, encode->config->max_documents) > 0;
 }
 
 /* Choose the chunk to read from: the thread's own, a new one, or any. Called with the lock held,
@@ -173,7 +176,7 @@ static struct chunk *choose(struct worker *worker)
         if (worker->mine && can_read(pool, worker->mine))
             return worker->mine;
         if ((!worker->mine || worker->mine->input_done) && !pool->no_more &&
-            (pool->memory < memory_limit || !pool->chunks) && !enough(encode)) {
+            (pool->memory < memory_limit || !pool->chunks) && (pool->first || !enough(encode))) {
             worker->mine = open_another(worker);
             continue;
         }
@@ -257,7 +260,7 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
         rc = -1;
     }
     after = record_reader_memory(chunk->reader);
-    encode->counts.passed += record_reader_passed(chunk->reader) - passed;
+    block->passed = record_reader_passed(chunk->reader) - passed;
     pthread_mutex_lock(&pool->lock);
     pool->memory += after - before;
     pool->reading--;
@@ -281,20 +284,6 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     return rc;
 }
 
-static void count_block(struct encode *encode, const struct block *block)
-{
-    int64_t skipped = 0, tokens = 0;
-
-    for (int i = 0; i < FAULT_BROKEN_END; i++)
-        skipped += block->faults[i];
-    for (size_t k = 0; k < encode->config->key_count; k++)
-        tokens += (int64_t)block->data.tokens[k].count;
-    encode->counts.documents += block->data.documents;
-    encode->counts.bytes += record_block_bytes(encode->config->mode, &block->records);
-    encode->counts.skipped += skipped;
-    encode->counts.tokens += tokens;
-}
-
 /* Encode a block and write the blocks that are due. */
 static int do_block(struct worker *worker, struct chunk *chunk, struct block *block,
                     struct block **freed)
@@ -314,7 +303,6 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
         *freed = block;
         return 0;
     }
-    count_block(encode, block);
     return chunk_commit(encode, chunk, block, freed, &worker->err);
 }
 
@@ -415,6 +403,7 @@ int encode_open(struct encode *encode, struct error *err)
     encode->broken = SIZE_MAX;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->long_lock, NULL);
+    pthread_mutex_init(&pool->redo_lock, NULL);
     pthread_cond_init(&pool->changed, NULL);
     pool->block_count = encode->threads * 2 + 2;
     pool->workers = xcalloc(encode->threads, sizeof(*pool->workers));
@@ -445,13 +434,16 @@ void encode_close(struct encode *encode)
     free(pool->blocks);
     pthread_mutex_destroy(&pool->lock);
     pthread_mutex_destroy(&pool->long_lock);
+    pthread_mutex_destroy(&pool->redo_lock);
     pthread_cond_destroy(&pool->changed);
     free(pool);
     encode->pool = NULL;
 }
 
-void encode_stop(struct encode *encode)
+void encode_stop(void *context)
 {
+    struct encode *encode = context;
+
     pthread_mutex_lock(&encode->pool->lock);
     encode->stop = 1;
     pthread_cond_broadcast(&encode->pool->changed);
@@ -468,12 +460,14 @@ static int set_first_fault(struct encode *encode, struct error *err)
     return -1;
 }
 
-int encode_run(struct encode *encode, const size_t *first, struct error *err)
+/* Encode free chunks, or only the first one. */
+static int run(struct encode *encode, const size_t *first, bool only_first, struct error *err)
 {
     struct encode_pool *pool = encode->pool;
     int rc;
 
     pool->first = first;
+    pool->only_first = only_first;
     pool->fault = (struct first_fault){.chunk = SIZE_MAX};
     pool->no_more = pool->failed = 0;
     pool->memory = pool->held = pool->reading = 0;
@@ -495,4 +489,60 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
         chunk_abandon(chunk);
     }
     return rc == 0 && pool->fault.chunk != SIZE_MAX ? set_first_fault(encode, err) : rc;
+}
+
+int encode_chunks(void *context, const size_t *first, struct error *err)
+{
+    struct encode *encode = context;
+
+    /* If a chunk is broken, other ranks finish those before it; a single rank must do so itself. */
+    if (!first && encode->broken != SIZE_MAX && encode->phase->engine->world->size > 1)
+        return 0;
+    return run(encode, first, false, err);
+}
+
+int encode_is_complete(void *context, struct error *err)
+{
+    struct encode *encode = context;
+
+    if (enough(encode))
+        return 1;
+    if (!board_done_up_to(encode->phase->board, encode->broken))
+        return 0;
+    *err = encode->broken_err;
+    return -1;
+}
+
+int encode_part_path(const struct encode *encode, size_t chunk, char *path, struct error *err)
+{
+    return jobs_path(encode->phase->engine, encode->phase->name, "part", chunk, path, err);
+}
+
+int encode_redo(struct encode *encode, struct job *job, size_t chunk, struct error *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&encode->pool->redo_lock);
+    encode->redoing = job;
+    rc = run(encode, &chunk, true, err);
+    encode->redoing = NULL;
+    pthread_mutex_unlock(&encode->pool->redo_lock);
+    return rc;
+}
+
+struct part_reader *encode_open_part(struct encode *encode, struct job *job, size_t chunk,
+                                     struct error *err)
+{
+    for (bool redone = false;; redone = true) {
+        struct part_reader *part;
+        char path[DISK_PATH];
+        int torn;
+
+        if (encode_part_path(encode, chunk, path, err) < 0)
+            return NULL;
+        part = part_open(path, encode->plan->identity, chunk, encode->config->key_count,
+                         tokenizer_id_size(encode->tokenizer), &torn, err);
+        if (part || !torn || redone || encode_redo(encode, job, chunk, err) < 0)
+            return part;
+    }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns chunks into parts with the threads of one rank.
+/* The phase that turns chunks into parts, with the threads of one rank.
  *
  * Each thread has its own chunk as long as there are any. Then threads help with the chunks of
  * others: one reads (and decompresses) the next block while others encode the previous ones, and
@@ -8,28 +8,19 @@
 #ifndef MEGATRON_PREPROCESS_ENCODE_H
 #define MEGATRON_PREPROCESS_ENCODE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include "data/jobs/jobs.h"
 #include "part.h"
-#include "data/jobs/input_plan.h"
 #include "preprocess.h"
-#include "data/jobs/board.h"
-#include "data/jobs/work.h"
-
-/* Counts of this rank for the progress report. */
-struct encode_counts {
-    _Atomic int64_t documents, bytes, tokens, skipped;
-    _Atomic int64_t passed; /* bytes of input on disk */
-};
 
 struct encode {
     const struct preprocess_config *config;
     const struct input_plan *plan;
-    struct work *work;
-    struct board *board;
+    struct phase *phase;
     const struct tokenizer *tokenizer;
     const struct punkt *punkt; /* NULL: texts are not split into sentences */
     size_t threads;
-    struct encode_counts counts;
     _Atomic int64_t shown; /* faulty documents that were reported when found */
     _Atomic int stop;      /* set by encode_stop */
     struct encode_pool *pool;
@@ -37,17 +28,33 @@ struct encode {
      * the chunks before it do not have enough documents. SIZE_MAX: none. */
     size_t broken;
     struct error broken_err;
+    struct job *redoing; /* the job of a later phase that waits for encode_redo, or NULL */
 };
 
 /* Create encoders and buffers for all threads; they are kept until encode_close. */
 int encode_open(struct encode *encode, struct error *err);
 void encode_close(struct encode *encode);
 
-/* Encode chunks until none is free. 'first', if not NULL, is a chunk that is already claimed.
- * Returns 0, or -1 if a chunk failed ('broken' is not a failure). */
-int encode_run(struct encode *encode, const size_t *first, struct error *err);
+/* phase->work: encode chunks until none is free. Returns 0, or -1 if a chunk failed ('broken' is
+ * not a failure). */
+int encode_chunks(void *context, const size_t *first, struct error *err);
 
-/* Make encode_run end soon, from another thread. Unfinished chunks are dropped. */
-void encode_stop(struct encode *encode);
+/* phase->stop: make encode_chunks end soon. Unfinished chunks are dropped. */
+void encode_stop(void *context);
+
+/* phase->is_complete */
+int encode_is_complete(void *context, struct error *err);
+
+/* Open the part of a chunk. Parts are not synced to disk, so a crash of a node may leave one
+ * incomplete ("torn"): its chunk is encoded again. 'job' is the caller's job, which is kept alive.
+ * Returns NULL with 'err' set. */
+struct part_reader *encode_open_part(struct encode *encode, struct job *job, size_t chunk,
+                                     struct error *err);
+
+/* A part turned out to be torn: encode its chunk again. One thread at a time. */
+int encode_redo(struct encode *encode, struct job *job, size_t chunk, struct error *err);
+
+/* The path of a part. */
+int encode_part_path(const struct encode *encode, size_t chunk, char *path, struct error *err);
 
 #endif

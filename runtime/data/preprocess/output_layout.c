@@ -15,40 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LAYOUT_MAGIC 0x324f59414c47454dull
-
 enum { FAULTS_SHOWN = 100, UNCLOSED_SHOWN = 20 }; /* reported at the end */
 /* Output bytes per copy job: enough jobs for all ranks, but large enough to be worth a file name
  * each. */
 static const int64_t copy_size = 16 << 20;
 
-struct part_reader *output_layout_open_part(struct work *work, struct board *board, size_t chunk,
-                                            size_t keys, size_t id_size, int *torn,
-                                            struct error *err)
-{
-    const struct job_state *job = &board->jobs[chunk];
-    char path[DISK_PATH];
-
-    *torn = 0;
-    if (work_part_path(work, chunk, job->documents, job->bytes, path, err) < 0)
-        return NULL;
-    return part_open(path, work->identity, chunk, keys, id_size, torn, err);
-}
-
-static void remove_part(struct work *work, struct board *board, size_t chunk)
-{
-    struct job_state *job = &board->jobs[chunk];
-    char path[DISK_PATH];
-
-    if (work_part_path(work, chunk, job->documents, job->bytes, path, NULL) == 0)
-        unlink(path);
-    /* A single rank has no claim that would expire. */
-    if (work->world->size == 1)
-        job->generation = -1;
-    job->done = job->mine = job->made = 0;
-}
-
-void position_add(struct position *position, const struct part_totals *totals, size_t keys)
+/* Advance past a part. */
+static void position_add(struct position *position, const struct part_totals *totals, size_t keys)
 {
     position->documents += totals->documents;
     for (size_t k = 0; k < keys; k++) {
@@ -193,33 +166,28 @@ static int check_taken(const struct output_layout *layout, const char *path, str
     return -1;
 }
 
-/* Read all footers. Returns 0, 1 if a chunk must be encoded again, or -1. */
-static int add_parts(struct output_layout *layout, const struct preprocess_config *config,
-                     const struct input_plan *plan, const struct tokenizer *tokenizer,
-                     struct work *work, struct board *board, struct board *claim, struct error *err)
+/* Read all footers. */
+static int add_parts(struct output_layout *layout, struct encode *encode, struct job *job,
+                     struct error *err)
 {
+    const struct preprocess_config *config = encode->config;
+    const struct input_plan *plan = encode->plan;
     struct line_count count = {.file = UINT32_MAX};
     struct key_check check = {0};
     int64_t skipped = 0;
 
     for (size_t i = 0; i < layout->chunks; i++) {
         struct part_totals totals;
-        struct part_reader *part;
-        int torn;
+        struct part_reader *part = encode_open_part(encode, job, i, err);
 
-        board_touch_often(work, claim, 0);
-        part = output_layout_open_part(work, board, i, layout->keys, layout->id_size, &torn, err);
-        if (!part && torn) {
-            remove_part(work, board, i);
-            return 1;
-        }
+        job_touch(job);
         if (!part)
             return -1;
         totals = *part_totals(part);
         layout->begins[i + 1] = layout->begins[i];
         position_add(&layout->begins[i + 1], &totals, layout->keys);
         layout->bytes += totals.bytes;
-        if (drop_beyond(config, plan, tokenizer, i, &layout->begins[i], &totals, err) < 0) {
+        if (drop_beyond(config, plan, encode->tokenizer, i, &layout->begins[i], &totals, err) < 0) {
             part_close(part);
             return -1;
         }
@@ -276,57 +244,64 @@ static void pass_document(const struct part_key *keys, size_t *at, size_t count,
 }
 
 /* Find the first document boundary with at least this many documents and, of the first key, tokens
- * before it. Returns 0, 1 if a chunk must be encoded again, or -1. */
-static int find_cut(const struct output_layout *layout, struct work *work, struct board *board,
-                    int64_t documents, int64_t tokens, struct position *cut, struct error *err)
+ * before it. Returns 0, 1 if the part is torn, or -1. */
+static int look_in_part(const struct output_layout *layout, struct part_reader *part,
+                        int64_t documents, int64_t tokens, struct position *cut, struct error *err)
 {
-    size_t chunk = documents > 0 ? find_chunk_by_documents(layout, documents)
-                                 : find_chunk_by_tokens(layout, tokens);
     struct part_key keys[PART_KEYS];
-    struct part_reader *part;
-    int torn, opened, rc = 1;
+    int torn, rc;
 
-    *cut = layout->begins[chunk];
-    part = output_layout_open_part(work, board, chunk, layout->keys, layout->id_size, &torn, err);
-    opened = part != NULL;
-    while (opened && (rc = part_next(part, keys, &torn, err)) > 0) {
+    while ((rc = part_next(part, keys, &torn, err)) > 0) {
         size_t at[PART_KEYS] = {0};
 
         while (at[0] < keys[0].entry_count &&
                (cut->documents < documents || cut->tokens[0] < tokens))
             pass_document(keys, at, layout->keys, cut);
         if (cut->documents >= documents && cut->tokens[0] >= tokens)
-            break;
+            return 0;
     }
-    part_close(part);
-    if (torn) {
-        remove_part(work, board, chunk);
-        return 1;
-    }
-    return !opened || rc < 0 ? -1 : 0;
+    return torn ? 1 : rc;
 }
 
-static int find_cuts(struct output_layout *layout, const struct preprocess_config *config,
-                     struct work *work, struct board *board, struct board *claim, struct error *err)
+static int find_cut(const struct output_layout *layout, struct encode *encode, struct job *job,
+                    int64_t documents, int64_t tokens, struct position *cut, struct error *err)
+{
+    size_t chunk = documents > 0 ? find_chunk_by_documents(layout, documents)
+                                 : find_chunk_by_tokens(layout, tokens);
+
+    for (bool redone = false;; redone = true) {
+        struct part_reader *part = encode_open_part(encode, job, chunk, err);
+        int rc;
+
+        if (!part)
+            return -1;
+        *cut = layout->begins[chunk];
+        rc = look_in_part(layout, part, documents, tokens, cut, err);
+        part_close(part);
+        if (rc <= 0)
+            return rc;
+        if (redone || encode_redo(encode, job, chunk, err) < 0)
+            return -1;
+    }
+}
+
+static int find_cuts(struct output_layout *layout, struct encode *encode, struct job *job,
+                     struct error *err)
 {
     struct position *end = &layout->cuts[layout->shards];
-    int rc;
+    int64_t most = encode->config->max_documents;
 
     *end = layout->begins[layout->chunks];
-    if (config->max_documents > 0 && end->documents > config->max_documents) {
-        rc = find_cut(layout, work, board, config->max_documents, 0, end, err);
-        if (rc != 0)
-            return rc;
-    }
+    if (most > 0 && end->documents > most && find_cut(layout, encode, job, most, 0, end, err) < 0)
+        return -1;
     for (size_t s = 1; s < layout->shards; s++) {
         int64_t tokens = (int64_t)((__int128)end->tokens[0] * (int64_t)s / (int64_t)layout->shards);
 
         if (tokens == 0)
             continue;
-        board_touch_often(work, claim, 0);
-        rc = find_cut(layout, work, board, 0, tokens, &layout->cuts[s], err);
-        if (rc != 0)
-            return rc;
+        job_touch(job);
+        if (find_cut(layout, encode, job, 0, tokens, &layout->cuts[s], err) < 0)
+            return -1;
         if (layout->cuts[s].documents > end->documents)
             layout->cuts[s] = *end;
     }
@@ -383,27 +358,25 @@ static uint64_t new_tag(void)
     return tag;
 }
 
-int output_layout_make(struct output_layout *layout, const struct preprocess_config *config,
-                       const struct input_plan *plan, const struct tokenizer *tokenizer,
-                       struct work *work, struct board *board, struct board *claim,
+int output_layout_make(struct output_layout *layout, struct encode *encode, struct job *job,
                        struct error *err)
 {
-    size_t prefix = config->max_documents > 0 ? board_prefix(board, config->max_documents) : 0;
-    int rc;
+    const struct preprocess_config *config = encode->config;
 
     memset(layout, 0, sizeof(*layout));
     layout->keys = config->key_count;
-    layout->id_size = tokenizer_id_size(tokenizer);
+    layout->id_size = tokenizer_id_size(encode->tokenizer);
     layout->shards = (size_t)config->shards;
-    layout->chunks = prefix > 0 ? prefix : plan->chunk_count;
+    if (config->max_documents > 0)
+        layout->chunks = board_prefix(encode->phase->board, config->max_documents);
+    if (layout->chunks == 0)
+        layout->chunks = encode->plan->chunk_count;
     layout->tag = new_tag();
     allocate(layout);
-    rc = add_parts(layout, config, plan, tokenizer, work, board, claim, err);
-    if (rc == 0)
-        rc = find_cuts(layout, config, work, board, claim, err);
-    if (rc == 0)
-        group_copies(layout);
-    return rc;
+    if (add_parts(layout, encode, job, err) < 0 || find_cuts(layout, encode, job, err) < 0)
+        return -1;
+    group_copies(layout);
+    return 0;
 }
 
 void output_layout_clear(struct output_layout *layout)
@@ -440,27 +413,24 @@ static void take_positions(struct bytes *bytes, struct position *positions, size
     }
 }
 
-int output_layout_write(const struct output_layout *layout, const char *path, struct error *err)
+void output_layout_put(const struct output_layout *layout, struct bytes *bytes)
 {
-    struct bytes bytes;
-
-    bytes_begin(&bytes, LAYOUT_MAGIC);
-    bytes_put_u64(&bytes, layout->keys);
-    bytes_put_u64(&bytes, layout->id_size);
-    bytes_put_u64(&bytes, layout->tag);
-    bytes_put_u64(&bytes, layout->shards);
-    bytes_put_u64(&bytes, layout->chunks);
-    bytes_put_u64(&bytes, (uint64_t)layout->bytes);
-    bytes_put(&bytes, layout->faults, sizeof(layout->faults));
-    put_positions(&bytes, layout->begins, layout->chunks + 1, layout->keys);
-    put_positions(&bytes, layout->cuts, layout->shards + 1, layout->keys);
-    return bytes_save(&bytes, path, 1, err);
+    bytes_put_u64(bytes, layout->keys);
+    bytes_put_u64(bytes, layout->id_size);
+    bytes_put_u64(bytes, layout->tag);
+    bytes_put_u64(bytes, layout->shards);
+    bytes_put_u64(bytes, layout->chunks);
+    bytes_put_u64(bytes, (uint64_t)layout->bytes);
+    bytes_put(bytes, layout->faults, sizeof(layout->faults));
+    put_positions(bytes, layout->begins, layout->chunks + 1, layout->keys);
+    put_positions(bytes, layout->cuts, layout->shards + 1, layout->keys);
 }
 
-static int take_layout(struct output_layout *layout, struct bytes *bytes)
+int output_layout_take(struct output_layout *layout, struct bytes *bytes)
 {
     const void *faults;
 
+    memset(layout, 0, sizeof(*layout));
     layout->keys = bytes_take_u64(bytes);
     layout->id_size = bytes_take_u64(bytes);
     layout->tag = bytes_take_u64(bytes);
@@ -475,23 +445,6 @@ static int take_layout(struct output_layout *layout, struct bytes *bytes)
     memcpy(layout->faults, faults, sizeof(layout->faults));
     take_positions(bytes, layout->begins, layout->chunks + 1, layout->keys);
     take_positions(bytes, layout->cuts, layout->shards + 1, layout->keys);
+    group_copies(layout);
     return bytes->failed ? -1 : 0;
-}
-
-int output_layout_read(struct output_layout *layout, const char *path, struct error *err)
-{
-    struct bytes bytes;
-    int rc;
-
-    memset(layout, 0, sizeof(*layout));
-    rc = bytes_load(&bytes, LAYOUT_MAGIC, path, err);
-    if (rc != 0)
-        return rc;
-    rc = take_layout(layout, &bytes) < 0;
-    bytes_clear(&bytes);
-    if (rc != 0)
-        output_layout_clear(layout);
-    else
-        group_copies(layout);
-    return rc;
 }

@@ -4,18 +4,13 @@
 #ifndef MEGATRON_PREPROCESS_OUTPUT_LAYOUT_H
 #define MEGATRON_PREPROCESS_OUTPUT_LAYOUT_H
 
-#include "part.h"
-#include "data/jobs/board.h"
-#include "data/jobs/work.h"
+#include "encode.h"
 
 /* A position in the output: the totals of everything before it, over all shards. */
 struct position {
     int64_t documents;
     int64_t tokens[PART_KEYS], sequences[PART_KEYS];
 };
-
-/* Advance past a part. */
-void position_add(struct position *position, const struct part_totals *totals, size_t keys);
 
 struct output_layout {
     size_t keys, id_size, shards;
@@ -29,24 +24,14 @@ struct output_layout {
     char first_fault[512]; /* location and text of the first faulty document; not stored */
 };
 
-/* Compute the layout from the parts of all chunks. If a part is damaged, removes it, resets its job
- * and returns 1: the chunk must be encoded again. Logs the first faulty documents. Touches 'claim',
- * the claim of the layout job, because this may take longer than the lease. Otherwise returns 0 or
- * -1. The caller must clear 'layout'. */
-int output_layout_make(struct output_layout *layout, const struct preprocess_config *config,
-                       const struct input_plan *plan, const struct tokenizer *tokenizer,
-                       struct work *work, struct board *board, struct board *claim,
+/* Compute the layout from the parts of all chunks, as the work of 'job'. Logs the first faulty
+ * documents. Returns 0 or -1. The caller must clear 'layout'. */
+int output_layout_make(struct output_layout *layout, struct encode *encode, struct job *job,
                        struct error *err);
 void output_layout_clear(struct output_layout *layout);
 
-/* If a layout exists already, it is kept. */
-int output_layout_write(const struct output_layout *layout, const char *path, struct error *err);
-/* Returns 0, 1 if there is no layout, or -1. */
-int output_layout_read(struct output_layout *layout, const char *path, struct error *err);
-
-/* Open the part of 'chunk', whose path also contains the counts in its job. */
-struct part_reader *output_layout_open_part(struct work *work, struct board *board, size_t chunk,
-                                            size_t keys, size_t id_size, int *torn,
-                                            struct error *err);
+/* Write a layout as the result of a job, and read it again. */
+void output_layout_put(const struct output_layout *layout, struct bytes *bytes);
+int output_layout_take(struct output_layout *layout, struct bytes *bytes);
 
 #endif

@@ -2,7 +2,6 @@
 #include "config.h"
 #include "preprocess.h"
 #include "lib/clock.h"
-#include "lib/cpuset.h"
 #include "data/dataset/data_identity.h"
 #include "dictionary.h"
 #include "base/core/storage.h"
@@ -13,12 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-/* --- Before the work -------------------------------------------------------------------------- */
+/* --- Begin ------------------------------------------------------------------------------------ */
 
 /* Find the first output file that exists, or that is missing. Returns 1 and its path, 0 or -1. */
 static int find_output(const struct preprocess_config *config, bool exists, char *path,
@@ -60,110 +56,6 @@ static int check_identities(const struct preprocess_config *config, struct error
     return 0;
 }
 
-/* Rank 0: check input and output, and let the other ranks begin. Returns an enum work_state, or -1.
- */
-static int begin(struct run *run, struct error *err)
-{
-    const struct preprocess_config *config = run->config;
-    char path[DISK_PATH];
-    int exists;
-
-    if (plan_make(&run->plan, config, run->tokenizer, err) < 0)
-        return -1;
-    if (run->work.world->size > 1 && strcmp(run->plan.files.items[0].path, "-") == 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "standard input can be read by one rank only; run without srun");
-    exists = find_output(config, true, path, err);
-    if (exists < 0 || check_identities(config, err) < 0)
-        return -1;
-    return work_begin(&run->work, &run->plan, exists ? path : NULL, config->overwrite, err);
-}
-
-/* --- While it works --------------------------------------------------------------------------- */
-
-/* Monitor thread: shows progress, and stops the workers when another rank ends the launch. */
-static void *monitor(void *argument)
-{
-    struct run *run = argument;
-    double looked = clock_now();
-
-    pthread_mutex_lock(&run->monitor_lock);
-    while (!run->monitor_stop) {
-        struct timespec until = clock_after(CLOCK_REALTIME, 0.05);
-
-        pthread_cond_timedwait(&run->monitor_wake, &run->monitor_lock, &until);
-        if (run->monitor_stop)
-            break;
-        report_tick(&run->report);
-        if (clock_now() - looked < 1 || run->work.world->size == 1)
-            continue;
-        looked = clock_now();
-        if (work_is_over(&run->work))
-            encode_stop(&run->encode);
-    }
-    pthread_mutex_unlock(&run->monitor_lock);
-    return NULL;
-}
-
-void run_stop_monitor(struct run *run)
-{
-    if (!run->monitoring)
-        return;
-    pthread_mutex_lock(&run->monitor_lock);
-    run->monitor_stop = true;
-    pthread_cond_signal(&run->monitor_wake);
-    pthread_mutex_unlock(&run->monitor_lock);
-    pthread_join(run->monitor, NULL);
-    run->monitoring = false;
-}
-
-/* --- The whole -------------------------------------------------------------------------------- */
-
-/* Count what earlier launches have done as progress. */
-static void count_before(struct run *run)
-{
-    if (board_scan(&run->work, &run->parts, NULL) < 0)
-        return;
-    for (size_t i = 0; i < run->parts.count; i++)
-        if (run->parts.jobs[i].done) {
-            run->report.before_documents += run->parts.jobs[i].documents;
-            run->report.before_passed += input_plan_chunk_bytes(&run->plan, i);
-        }
-}
-
-static int prepare(struct run *run, struct error *err)
-{
-    const struct preprocess_config *config = run->config;
-    size_t start = 0;
-
-    /* With a limit on documents the first chunks are needed first; otherwise each rank starts
-     * elsewhere. */
-    if (config->max_documents == 0)
-        start =
-            run->plan.chunk_count * (size_t)run->work.world->rank / (size_t)run->work.world->size;
-    board_init(&run->parts, JOB_CHUNK, run->plan.chunk_count, start);
-    /* Start large files that cannot be cut first. */
-    if (config->max_documents == 0)
-        run->parts.early_count =
-            input_plan_large_chunks(&run->plan, config->chunk_bytes, &run->parts.early);
-    run->encode.config = config;
-    run->encode.plan = &run->plan;
-    run->encode.work = &run->work;
-    run->encode.board = &run->parts;
-    run->encode.tokenizer = run->tokenizer;
-    run->encode.punkt = run->punkt;
-    run->encode.threads = config->threads > 0 ? (size_t)config->threads : (size_t)cpuset_usable();
-    if (encode_open(&run->encode, err) < 0)
-        return -1;
-    run->report.config = config;
-    run->report.work = &run->work;
-    run->report.encode = &run->encode;
-    run->report.plan = &run->plan;
-    if (run->work.world->rank == 0)
-        count_before(run);
-    return 0;
-}
-
 static int check_tokenizer(const struct run *run, struct error *err)
 {
     if (!run->config->append_eod || tokenizer_eod(run->tokenizer) >= 0)
@@ -183,119 +75,248 @@ static int open_punkt(struct run *run, struct error *err)
     return file_path_error(err);
 }
 
-static int make_dictionary(const struct run *run, struct error *err)
+/* All ranks. */
+static int prepare(void *context, struct error *err)
 {
-    int made;
+    struct run *run = context;
+    const struct preprocess_config *config = run->config;
+    int made = 0;
 
-    if (dictionary_make(run->config, &made, err) < 0)
+    if (disk_check_directory(config->output_prefix, err) < 0 ||
+        (config->dictionary && dictionary_make(config, &made, err) < 0))
         return -1;
     if (made)
-        printf("Wrote the dictionary %s\n", run->config->dictionary);
+        printf("Wrote the dictionary %s\n", config->dictionary);
+    errno = 0;
+    run->tokenizer = tokenizer_create(&config->tokenizer, err);
+    if (!run->tokenizer)
+        return file_path_error(err);
+    return check_tokenizer(run, err) < 0 ? -1 : open_punkt(run, err);
+}
+
+/* Rank 0. */
+static int make_plan(void *context, struct input_plan *plan, char *existing, struct error *err)
+{
+    const struct run *run = context;
+    int found;
+
+    if (plan_make(plan, run->config, run->tokenizer, err) < 0)
+        return -1;
+    found = find_output(run->config, true, existing, err);
+    if (found == 0)
+        existing[0] = '\0';
+    return found < 0 ? -1 : check_identities(run->config, err);
+}
+
+/* --- Layout ----------------------------------------------------------------------------------- */
+
+static int check_strict(const struct run *run, struct error *err)
+{
+    int64_t faults = 0, markup = 0;
+
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        if (i < FAULT_BROKEN_END || i >= FAULT_LEFT_OUT_END)
+            faults += run->layout.faults[i];
+        if (i >= FAULT_LEFT_OUT_END)
+            markup += run->layout.faults[i];
+    }
+    if (!run->config->strict || faults == 0)
+        return 0;
+    error_set_code(err, ERROR_USAGE, "%lld document%s invalid%s%s%s", (long long)faults,
+                   faults == 1 ? " is" : "s are",
+                   markup == 0   ? ""
+                   : faults == 1 ? " or has unclosed markup"
+                                 : " or have unclosed markup",
+                   run->layout.first_fault[0] ? "; the first: " : "", run->layout.first_fault);
+    return error_append(err, "; drop --strict to skip what is invalid");
+}
+
+static void init_assembly(struct run *run)
+{
+    run->assembly =
+        (struct assembly){.config = run->config, .encode = &run->encode, .layout = &run->layout};
+    tokenizer_identify(run->tokenizer, &run->assembly.made_by);
+    run->assembling = true;
+    assembly_init(&run->assembly);
+}
+
+static void drop_layout(struct run *run)
+{
+    if (run->assembling)
+        assembly_clear(&run->assembly);
+    output_layout_clear(&run->layout);
+    run->assembling = false;
+}
+
+/* Compute the layout and create the output files. If the job was taken over and both ranks finish,
+ * the first result counts, and the files of the other are removed with the directory. */
+static int layout_job(void *context, struct job *job, struct bytes *result, struct error *err)
+{
+    struct run *run = context;
+    int rc;
+
+    jobs_end_line(job->engine);
+    rc = output_layout_make(&run->layout, &run->encode, job, err);
+    if (rc == 0)
+        rc = check_strict(run, err);
+    if (rc == 0) {
+        init_assembly(run);
+        rc = assembly_create(&run->assembly, job, err);
+    }
+    if (rc == 0)
+        output_layout_put(&run->layout, result);
+    drop_layout(run);
+    return rc;
+}
+
+/* The layout may be that of an earlier launch without --strict. */
+static int read_layout(struct run *run, struct jobs *engine, struct error *err)
+{
+    struct bytes bytes;
+    int rc = jobs_result(engine, "layout", 0, &bytes, err);
+
+    if (rc == 0 && output_layout_take(&run->layout, &bytes) < 0)
+        rc = error_set(err, "the layout in %s is damaged; remove %s.work and start again",
+                       engine->directory, run->config->output_prefix);
+    bytes_clear(&bytes);
+    if (rc == 0)
+        init_assembly(run);
+    return rc < 0 ? -1 : check_strict(run, err);
+}
+
+/* --- Copies ----------------------------------------------------------------------------------- */
+
+/* Copy the parts of a group of chunks. The claims of earlier jobs are kept alive, too: a copy is
+ * not done until it is on disk. */
+static int copy_job(void *context, struct job *job, struct bytes *result, struct error *err)
+{
+    struct run *run = context;
+    const size_t *groups = &run->layout.groups[job->number];
+
+    (void)result;
+    for (size_t c = groups[0]; c < groups[1]; c++) {
+        if (assembly_copy(&run->assembly, job, c, err) < 0)
+            return -1;
+        board_touch_mine(job->board);
+    }
     return 0;
 }
 
-static int run_all(struct run *run, struct error *err)
+static void touch_copies(void *board)
 {
-    double started = clock_now();
+    board_touch_mine(board);
+}
+
+static int sync_copies(struct phase *phase, struct error *err)
+{
+    struct run *run = phase->context;
+
+    return assembly_sync(&run->assembly, touch_copies, phase->board, err);
+}
+
+static void remove_parts(void *context, struct job *job)
+{
+    const struct run *run = context;
+    char path[DISK_PATH];
+
+    for (size_t c = run->layout.groups[job->number]; c < run->layout.groups[job->number + 1]; c++)
+        if (encode_part_path(&run->encode, c, path, NULL) == 0)
+            unlink(path);
+}
+
+/* --- The run ---------------------------------------------------------------------------------- */
+
+static int publish(struct jobs *engine, void *context, struct error *err)
+{
+    struct run *run = context;
+
+    if (assembly_finish(&run->assembly, err) < 0)
+        return -1;
+    summary_print(run, engine);
+    return 0;
+}
+
+static int body(struct jobs *engine, void *context, struct error *err)
+{
+    struct run *run = context;
+    struct phase layout = {.name = "layout", .count = 1, .context = run, .job = layout_job};
+    struct phase copy = {.name = "copy",
+                         .context = run,
+                         .job = copy_job,
+                         .settle = sync_copies,
+                         .after = remove_parts};
+    size_t *large = NULL;
     int rc;
 
-    if (disk_check_directory(run->config->output_prefix, err) < 0)
-        return -1;
-    if (run->config->dictionary && make_dictionary(run, err) < 0)
-        return -1;
-    errno = 0;
-    run->tokenizer = tokenizer_create(&run->config->tokenizer, err);
-    if (!run->tokenizer)
-        return file_path_error(err);
-    if (check_tokenizer(run, err) < 0 || open_punkt(run, err) < 0)
-        return -1;
-    if (run->work.world->rank == 0) {
-        rc = begin(run, err);
-        if (rc < 0)
-            return -1;
-        if (rc == WORK_COMPLETE) {
-            printf("Already complete: %s\n", run->config->output_prefix);
-            return work_finish(&run->work, err);
-        }
-        if (rc == WORK_RESUMED)
-            printf("Resuming the run in %s\n", run->work.root);
-    } else {
-        rc = work_await(&run->work, &run->plan, err);
-        if (rc != 0)
-            return rc < 0 ? -1 : 0;
+    run->chunks = (struct phase){.name = "encode",
+                                 .count = engine->plan.chunk_count,
+                                 .chunks = true,
+                                 .context = &run->encode,
+                                 .work = encode_chunks,
+                                 .stop = encode_stop,
+                                 .is_complete = encode_is_complete,
+                                 .in_order = run->config->max_documents > 0};
+    if (run->config->max_documents == 0)
+        run->chunks.early_count =
+            input_plan_large_chunks(&engine->plan, run->config->chunk_bytes, &large);
+    run->chunks.early = large;
+    run->encode.config = run->config;
+    run->encode.plan = &engine->plan;
+    run->encode.phase = &run->chunks;
+    run->encode.tokenizer = run->tokenizer;
+    run->encode.punkt = run->punkt;
+    run->encode.threads = (size_t)threads_count(engine->threads);
+    rc = encode_open(&run->encode, err);
+    if (rc == 0 && engine->world->rank == 0) {
+        if (engine->plan.files.count > INPUT_PLAN_NAMED_FILES)
+            printf("Opening %zu files\n", engine->plan.files.count);
+        printf("Time to startup: %.6g\n", clock_now() - engine->begin);
+        fflush(stdout);
     }
-    if (prepare(run, err) < 0)
-        return -1;
-    report_init(&run->report);
-    if (run->work.world->rank == 0) {
-        if (run->plan.files.count > INPUT_PLAN_NAMED_FILES)
-            printf("Opening %zu files\n", run->plan.files.count);
-        printf("Time to startup: %.6g\n", clock_now() - started);
-    }
-    fflush(stdout);
-    run->monitoring = pthread_create(&run->monitor, NULL, monitor, run) == 0;
-    return run_phases(run, err);
+    if (rc == 0)
+        rc = jobs_phase(engine, &run->chunks, err);
+    if (rc == 0)
+        rc = jobs_phase(engine, &layout, err);
+    if (rc == 0)
+        rc = read_layout(run, engine, err);
+    copy.count = run->layout.copies;
+    if (rc == 0)
+        rc = jobs_phase(engine, &copy, err);
+    if (rc == 0)
+        rc = jobs_finish(engine, publish, run, err);
+    free(large);
+    return rc;
 }
 
-static void clean_up(struct run *run)
+static bool is_complete(void *context)
 {
-    run_drop_layout(run);
-    board_clear(&run->parts);
-    board_clear(&run->copies);
-    board_clear(&run->single);
-    encode_close(&run->encode);
-    input_plan_clear(&run->plan);
-    tokenizer_destroy(run->tokenizer);
-    punkt_close(run->punkt);
-    pthread_mutex_destroy(&run->redo_lock);
-    pthread_mutex_destroy(&run->monitor_lock);
-    pthread_cond_destroy(&run->monitor_wake);
-}
-
-/* Did the other ranks finish without this one, which was slow to sync or to see the end, and remove
- * the directory? Then the output exists at its full size. */
-static bool was_finished(struct run *run)
-{
+    struct run *run = context;
     struct error ignored;
 
-    file_refresh_directory(run->work.root);
-    return run->assembling && work_was_removed(&run->work) &&
-           assembly_finish(&run->assembly, &ignored) == 0;
+    return run->assembling && assembly_finish(&run->assembly, &ignored) == 0;
 }
 
-/* Many threads have chunks, parts and shards open at the same time. */
-static void raise_descriptors(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
-int preprocess(const struct preprocess_config *config, const struct world *world, struct error *err)
+int preprocess(const struct preprocess_config *config, struct error *err)
 {
     struct run run = {.config = config};
-    int rc;
+    struct jobs_config jobs = {
+        .command = "preprocess",
+        .output = config->output_prefix,
+        .json_progress = config->json_progress,
+        .strict = config->strict,
+        .overwrite = config->overwrite,
+        .workers = config->threads,
+        .lease = config->lease,
+        .log_interval = config->log_interval,
+        .prepare = prepare,
+        .make_plan = make_plan,
+        .is_complete = is_complete,
+    };
+    int rc = jobs_run(&jobs, NULL, body, &run, err);
 
-    raise_descriptors();
-    pthread_mutex_init(&run.redo_lock, NULL);
-    pthread_mutex_init(&run.monitor_lock, NULL);
-    pthread_cond_init(&run.monitor_wake, NULL);
-    if (work_init(&run.work, config->output_prefix, world, config->lease, err) < 0)
-        return -1;
-    rc = run_all(&run, err);
-    run_stop_monitor(&run);
-    report_pause(&run.report);
-    if (rc < 0 && was_finished(&run)) {
-        work_acknowledge(&run.work, true);
-        rc = 0;
-    } else {
-        /* Before a run has begun, there may be parts of an earlier one, which a corrected command
-         * line continues; with --strict, a corrected input does. */
-        rc = work_close(&run.work, rc, run.work.base[0] && !config->strict, err);
-    }
-    clean_up(&run);
+    drop_layout(&run);
+    encode_close(&run.encode);
+    tokenizer_destroy(run.tokenizer);
+    punkt_close(run.punkt);
     return rc;
 }

@@ -5,24 +5,20 @@
  *     struct preprocess_config config = {.inputs = inputs, .input_count = 1, .keys = keys,
  *                                        .key_count = 1, .output_prefix = "corpus", ...};
  *
- *     if (preprocess(&config, &world, &err) < 0)
+ *     if (preprocess(&config, &err) < 0)
  *         report(&err);
  *
- * Ranks share only the file system of the output. The terms of this folder:
- *     plan      the input files and how they are cut into chunks (input_plan.h)
- *     segment   a byte range of one input file
- *     chunk     a list of segments: the unit of work that a rank claims
- *     block     a few hundred documents of a chunk: the unit of work of a thread (document_block.h)
- *     part      the file that a chunk becomes: tokens and lengths of its documents (part.h)
- *     layout    the position of every part in the output files (output_layout.h)
- *     claim     a file that shows that a rank works on a job (board.h)
- *     launch    one start of the program: all ranks of one srun
- *     run       all launches that it takes to complete one output
+ * It is four phases of the job engine (data/jobs/jobs.h):
+ *     encode    chunk -> part: tokens and lengths of its documents (encode.h, part.h)
+ *     layout    one job: the position of every part in the output files (output_layout.h)
+ *     copy      groups of parts to their positions (assemble.h)
+ *     finish    one rank renames the output files
  *
- * Rank 0 makes the plan. All ranks turn chunks into parts in a work directory beside the output
- * (work.h), then copy the parts to their positions in the output files (assemble.h), which are
- * renamed at the very end. The bytes of the output do not depend on the order of events: which rank
- * does what, which one is killed, and which one takes its work over. */
+ * The terms of this folder:
+ *     segment   a byte range of one input file
+ *     chunk     a list of segments: the job of the first phase (data/jobs/input_plan.h)
+ *     block     a few hundred documents of a chunk: the unit of work of a thread (document_block.h)
+ */
 #ifndef MEGATRON_PREPROCESS_H
 #define MEGATRON_PREPROCESS_H
 
@@ -33,7 +29,6 @@
 #include "data/corpus/corpus.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/corpus/wiki.h"
-#include "base/core/world.h"
 
 /* The most keys of a run. */
 enum { PART_KEYS = 32 };
@@ -63,10 +58,7 @@ struct preprocess_config {
     int64_t shards;        /* output files per key */
     int64_t chunk_bytes;   /* 0: chosen by the size of the input */
     int64_t lease; /* seconds without progress after which another rank takes a chunk over */
-    /* Show rank 0's progress; called from any thread. 'replaces': the line replaces the previous
-     * one, only if 'terminal' is set. */
-    void (*progress)(const char *line, int replaces);
-    int terminal; /* progress goes to a terminal */
+    const char *json_progress; /* a file for progress as JSON lines; or NULL */
 };
 
 /* Do all output files exist? They are renamed to their final names at the very end. Returns 1, 0,
@@ -75,7 +67,6 @@ int preprocess_is_complete(const struct preprocess_config *config, struct error 
 
 /* Do this rank's share of the work and wait for the others. Prints Megatron's lines on standard
  * output. Returns 0 when the output is complete, or -1 with 'err' set. */
-int preprocess(const struct preprocess_config *config, const struct world *world,
-               struct error *err);
+int preprocess(const struct preprocess_config *config, struct error *err);
 
 #endif

@@ -361,9 +361,13 @@ static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct learning *learning = context;
     struct phase phases[] = {
-        {"count", engine->plan.chunk_count, learning, count_job, NULL},
-        {"merge", count_buckets(engine), learning, merge_job, NULL},
-        {"learn", 1, learning, learn_job, NULL},
+        {.name = "count",
+         .count = engine->plan.chunk_count,
+         .chunks = true,
+         .context = learning,
+         .job = count_job},
+        {.name = "merge", .count = count_buckets(engine), .context = learning, .job = merge_job},
+        {.name = "learn", .count = 1, .context = learning, .job = learn_job},
     };
     int rc = 0;
 

@@ -24,8 +24,8 @@ int data_words_check(const struct data_words *words, struct error *err)
     return 0;
 }
 
-int data_words_take(const struct data_words *words, const char *command,
-                    struct jobs_config *config, struct error *err)
+int data_words_take(const struct data_words *words, const char *command, struct jobs_config *config,
+                    struct error *err)
 {
     size_t outputs = 0;
 
@@ -49,6 +49,7 @@ int data_words_take(const struct data_words *words, const char *command,
         .key = words->key,
         .output = words->output,
         .keep_dropped = words->keep_dropped,
+        .json_progress = words->json_progress,
         .strict = words->strict,
         .overwrite = words->overwrite,
         .workers = words->workers,

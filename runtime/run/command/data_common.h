@@ -10,7 +10,7 @@
 /* The values of the options. */
 struct data_words {
     struct option_list input;
-    const char *key, *output, *keep_dropped;
+    const char *key, *output, *keep_dropped, *json_progress;
     int strict, overwrite;
     int64_t workers, chunk, lease, max_line;
 };
@@ -45,7 +45,9 @@ struct data_words {
         BYTES("chunk-bytes", member.chunk, "SIZE", 1, INT64_MAX,                        \
               "input per chunk, the unit of work (default: by the size of the input)"), \
         NUMBER("lease", member.lease, "SECONDS", 1, 86400,                              \
-               "take over work that another rank makes no progress with")
+               "take over work that another rank makes no progress with"),              \
+        TEXT("json-progress", member.json_progress, "FILE",                             \
+             "write progress to FILE, a JSON object per second")
 
 /* Is there input? Returns 0 or -1. */
 int data_words_check(const struct data_words *words, struct error *err);

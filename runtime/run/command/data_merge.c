@@ -16,7 +16,7 @@
 
 struct merge_options {
     struct option_list input;
-    const char *output;
+    const char *output, *json_progress;
     int overwrite;
     int64_t workers, lease;
 };
@@ -33,6 +33,8 @@ static const struct option table[] = {
     RANGE("workers", workers, 1, 4096, "threads per rank (default: the CPUs the rank may use)"),
     NUMBER("lease", lease, "SECONDS", 1, 86400,
            "take over work that another rank makes no progress with"),
+    TEXT("json-progress", json_progress, "FILE",
+         "write progress to FILE, a JSON object per second"),
     {0},
 };
 
@@ -118,7 +120,8 @@ static int run(void *context, const struct options_result *result, struct error 
                                            .output = words->output,
                                            .overwrite = words->overwrite,
                                            .workers = words->workers,
-                                           .lease = words->lease}};
+                                           .lease = words->lease,
+                                           .json_progress = words->json_progress}};
     int rc;
 
     (void)result;

@@ -5,18 +5,15 @@
 #include "commands.h"
 #include "data/preprocess/preprocess.h"
 #include "wiki_words.h"
-#include "base/core/world.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct preprocess_options {
     struct option_list input, json_keys;
     int mode, append_eod, strict, overwrite, skip_existing, split_sentences, keep_newlines;
-    const char *output_prefix, *lang, *punkt_data;
+    const char *output_prefix, *json_progress, *lang, *punkt_data;
     int nltk;               /* --nltk-rules: 0 is 3.8, 1 is 3.10 */
     char punkt[4096 + 256]; /* directory of punkt's parameters; "" without --split-sentences */
     int64_t workers, partitions, log_interval, max_documents, max_line, shards, chunk, lease;
@@ -75,6 +72,8 @@ static const struct option table[] = {
           "input bytes per unit of work, at least 1/32768 of the input (default: by its size)"),
     NUMBER("lease", lease, "SECONDS", 1, 86400,
            "take over work on which another rank makes no progress for this long"),
+    TEXT("json-progress", json_progress, "FILE",
+         "write progress to FILE, a JSON object per second"),
     RANGE("partitions", partitions, 1, 100000,
           "accepted and ignored: work is always divided among all ranks and threads"),
     HEADING("Sentences"),
@@ -180,13 +179,6 @@ static int check_options(const struct preprocess_options *options,
     return check_keys(&options->json_keys, err);
 }
 
-/* Progress goes to standard error, as Megatron's does. */
-static void show_progress(const char *line, int replaces)
-{
-    fprintf(stderr, replaces ? "\r%s\033[K" : "%s\n", line);
-    fflush(stderr);
-}
-
 static int run(const struct preprocess_options *options, struct error *err)
 {
     static const char *const text[] = {"text"};
@@ -212,10 +204,8 @@ static int run(const struct preprocess_options *options, struct error *err)
         .shards = options->shards,
         .chunk_bytes = options->chunk,
         .lease = options->lease,
-        .progress = show_progress,
-        .terminal = isatty(STDERR_FILENO),
+        .json_progress = options->json_progress,
     };
-    struct world world;
     int complete;
 
     if (is_fairseq(options)) {
@@ -230,14 +220,7 @@ static int run(const struct preprocess_options *options, struct error *err)
         printf("Already complete: %s\n", config.output_prefix);
     if (complete != 0)
         return complete > 0 ? 0 : -1;
-    /* If RLIMIT_FSIZE is exceeded, the write fails with an error instead of killing the process. */
-    signal(SIGXFSZ, SIG_IGN);
-    if (world_read(&world, err) < 0)
-        return -1;
-    /* Under a launcher, end with it; if started by hand, keep running when the shell exits. */
-    if (strcmp(world.source, "default") != 0 && world_die_with_parent(err) < 0)
-        return -1;
-    return preprocess(&config, &world, err);
+    return preprocess(&config, err);
 }
 
 static int run_preprocess(void *given, const struct options_result *result, struct error *err)

@@ -22,8 +22,7 @@ static struct spread_entry entry_of(size_t chunk, size_t i)
 
 static void write_chunk(struct jobs *engine, size_t chunk)
 {
-    struct work work = engine->work;
-    struct job job = {.engine = engine, .work = &work, .phase = "hashes", .number = chunk};
+    struct job job = {.engine = engine, .phase = "hashes", .number = chunk};
     struct spread *spread = spread_create(&job, BUCKETS, NULL);
     int rc = 0;
 
@@ -85,7 +84,7 @@ int main(void)
 
     if (!mkdtemp(directory))
         return 1;
-    snprintf(engine.work.base, sizeof(engine.work.base), "%s", directory);
+    snprintf(engine.directory, sizeof(engine.directory), "%s", directory);
     snprintf(path, sizeof(path), "%s/hashes", directory);
     mkdir(path, 0777);
     for (size_t chunk = 0; chunk < CHUNKS; chunk++)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks share in a work directory: small files with a checksum, claims and done markers, the
- * begin and the end of a launch. Two ranks are two 'struct work' of one process. */
+/* What ranks share in a work directory: small files with a checksum, claims and done markers, and
+ * the beginning and end of a launch. Two ranks are two 'struct work' of one process. */
 #include "config.h"
 #include "data/jobs/board.h"
+#include "data/jobs/work.h"
 #include "tap.h"
 
 #include <stdlib.h>
@@ -65,42 +66,56 @@ static void test_board(void)
 {
     struct world worlds[2];
     struct work works[2];
-    struct board boards[2];
+    struct board boards[2] = {0};
+    struct bytes result;
     size_t numbers[2] = {9, 9};
     struct error err;
+    FILE *file;
 
-    mkdir(path_of("jobs"), 0777);
     for (int i = 0; i < 2; i++) {
         init_rank(&works[i], &worlds[i], i, 2);
-        snprintf(works[i].base, sizeof(works[i].base), "%s", path_of("jobs"));
-        board_init(&boards[i], JOB_MARKED, 2, (size_t)i);
+        snprintf(works[i].base, sizeof(works[i].base), "%s", directory);
+        is_int(board_init(&boards[i], &works[i], "jobs", 2, (size_t)i, &err), 0,
+               "a rank begins a phase");
     }
-    is_int(board_scan(&works[0], &boards[0], &err), 2, "no job is done");
-    is_int(board_claim(&works[0], &boards[0], &numbers[0], &err), 1, "a rank claims a job");
-    is_int(board_claim(&works[1], &boards[1], &numbers[1], &err), 1, "another rank claims a job");
+    is_int(board_scan(&boards[0], &err), 2, "no job is done");
+    is_int(board_claim(&boards[0], &numbers[0], &err), 1, "a rank claims a job");
+    is_int(board_claim(&boards[1], &numbers[1], &err), 1, "another rank claims a job");
     ok(numbers[0] == 0 && numbers[1] == 1, "  that starts elsewhere");
-    is_int(board_claim(&works[1], &boards[1], &numbers[1], &err), 0, "none is left to claim");
-    is_int(board_take_over(&works[1], &boards[1], &numbers[1], &err), 0,
-           "a fresh claim is respected");
-    board_touch(&works[0], &boards[0], 0);
-    board_take_over(&works[1], &boards[1], &numbers[1], &err);
+    is_int(board_claim(&boards[1], &numbers[1], &err), 0, "none is left to claim");
+    is_int(board_take_over(&boards[1], &numbers[1], &err), 0, "a fresh claim is respected");
+    board_touch(&boards[0], 0);
+    board_take_over(&boards[1], &numbers[1], &err);
     sleep(2);
-    is_int(board_take_over(&works[1], &boards[1], &numbers[1], &err), 1,
+    is_int(board_take_over(&boards[1], &numbers[1], &err), 1,
            "a job is taken over when its claim makes no progress for the lease");
     is_int((long long)numbers[1], 0, "  the other rank's");
-    work_mark_done(&works[1], 0, &err);
-    board_done(&boards[1], 0, 0, 0);
-    is_int(board_scan(&works[0], &boards[0], &err), 1, "all ranks see the done marker");
-    ok(board_is_done(&boards[0], 0) && !board_is_done(&boards[0], 1), "  of that job");
+    file = fopen(path_of("jobs/done-1-5-70.node.7.tmp"), "w");
+    fclose(file);
+    bytes_begin(&result, MAGIC);
+    bytes_put_u64(&result, 11);
+    is_int(board_mark_done(&boards[1], 0, 5, 70, &result, &err), 0, "its result is written");
+    is_int(board_scan(&boards[0], &err), 1, "all ranks see the done marker");
+    ok(board_is_done(&boards[0], 0) && !board_is_done(&boards[0], 1),
+       "  of that job, and not one that is being written");
+    ok(boards[0].jobs[0].documents == 5 && boards[0].jobs[0].bytes == 70,
+       "  with what the job has read");
     ok(board_done_up_to(&boards[0], 1) && !board_done_up_to(&boards[0], 2), "  and its prefix");
+    ok(board_prefix(&boards[0], 5) == 1 && board_prefix(&boards[0], 6) == 0,
+       "  with so many documents");
+    bytes_begin(&result, MAGIC);
+    bytes_put_u64(&result, 12);
+    is_int(board_mark_done(&boards[0], 0, 5, 70, &result, &err), 0, "a second result is dropped");
+    is_int(bytes_load(&result, MAGIC, path_of("jobs/done-0-5-70"), &err), 0, "  the file is whole");
+    is_int((long long)bytes_take_u64(&result), 11, "  and the first one counts");
+    bytes_clear(&result);
     snprintf(works[1].launch, sizeof(works[1].launch), "0123456789abcdef");
-    work_remove_leftovers(&works[1]);
-    ok(access(path_of("jobs/copied-0"), F_OK) == 0, "another launch keeps done markers");
+    work_remove_leftovers(&works[1], path_of("jobs"));
+    ok(access(path_of("jobs/done-0-5-70"), F_OK) == 0, "another launch keeps done markers");
     board_clear(&boards[0]);
-    board_init(&boards[0], JOB_MARKED, 2, 0);
-    board_scan(&works[0], &boards[0], &err);
-    is_int(board_claim(&works[0], &boards[0], &numbers[0], &err), 1,
-           "  and removes the claims of this one");
+    board_init(&boards[0], &works[0], "jobs", 2, 0, &err);
+    board_scan(&boards[0], &err);
+    is_int(board_claim(&boards[0], &numbers[0], &err), 1, "  and removes the claims of this one");
     board_clear(&boards[0]);
     board_clear(&boards[1]);
 }
@@ -118,7 +133,7 @@ static void test_launch(void)
     is_int(work_await(&works[1], &read, &err), 0, "rank 1 reads its plan");
     is_int((long long)read.identity, 1, "  with the same identity");
     input_plan_clear(&read);
-    ok(!work_is_over(&works[0]) && !work_is_over(&works[1]), "the launch goes on");
+    ok(!work_is_over(&works[0]) && !work_is_over(&works[1]), "the launch has not ended");
     init_rank(&works[2], &worlds[0], 0, 2);
     is_int(work_begin(&works[2], &plan, NULL, false, &err), WORK_RESUMED,
            "a run that was killed is resumed");
@@ -145,6 +160,6 @@ int main(void)
     test_bytes();
     test_board();
     test_launch();
-    unlink(path_of("jobs/copied-0"));
+    unlink(path_of("jobs/done-0-5-70"));
     return done_testing();
 }
