@@ -3,135 +3,103 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
-struct text {
-    char *buffer;
-    size_t size, used;
-    const char *prefix; /* of the keys */
-};
-
-static void add(struct text *text, const char *format, ...)
-{
-    va_list args;
-    int length;
-
-    if (text->used >= text->size)
-        return;
-    va_start(args, format);
-    length = vsnprintf(text->buffer + text->used, text->size - text->used, format, args);
-    va_end(args);
-    text->used += length > 0 ? (size_t)length : 0;
-}
-
 /* Python's round(value, digits), then "{:g}". */
-static void add_value(struct text *text, const char *name, double value, int digits)
+static void put(FILE *out, const char *prefix, const char *name, double value, int digits)
 {
     char rounded[64];
 
     if (isnan(value)) {
-        add(text, ", \"%s%s\": \"nan\"", text->prefix, name);
+        fprintf(out, ", \"%s%s\": \"nan\"", prefix, name);
         return;
     }
     if (isinf(value)) {
-        add(text, ", \"%s%s\": \"%sinf\"", text->prefix, name, value < 0 ? "-" : "");
+        fprintf(out, ", \"%s%s\": \"%sinf\"", prefix, name, value < 0 ? "-" : "");
         return;
     }
     if (digits >= 0) {
         snprintf(rounded, sizeof(rounded), "%.*f", digits, value);
         sscanf(rounded, "%lf", &value);
     }
-    add(text, ", \"%s%s\": \"%g\"", text->prefix, name, value);
+    fprintf(out, ", \"%s%s\": \"%g\"", prefix, name, value);
 }
 
 /* Three digits as Python prints them: 0.5, 1.0. */
-static void add_update(struct text *text, double update)
+static void put_update(FILE *out, double update)
 {
     char digits[64];
     int length = snprintf(digits, sizeof(digits), "%.3f", update);
 
     while (length > 2 && digits[length - 1] == '0' && digits[length - 2] != '.')
         length--;
-    add(text, "%.*s", length, digits);
+    fprintf(out, "%.*s", length, digits);
 }
 
-static void begin(struct text *text, const char *tag, double when)
+static void begin(FILE *out, const char *tag, int64_t epoch)
 {
-    time_t seconds = (time_t)when;
+    time_t seconds = time(NULL);
     struct tm local;
     char date[32];
 
-    localtime_r(&seconds, &local);
-    strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &local);
-    add(text, "%s | INFO | %s | {", date, tag);
+    strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", localtime_r(&seconds, &local));
+    fprintf(out, "%s | INFO | %s | {\"epoch\": %" PRId64, date, tag, epoch);
 }
 
-static void add_speed(struct text *text, const struct fairseq_line *l, int updates)
+static void put_loss(FILE *out, const char *prefix, double loss)
 {
-    double seconds = l->seconds > 0 ? l->seconds : 0, steps = l->steps > 0 ? (double)l->steps : 1;
+    put(out, prefix, "loss", loss / log(2), 3);
+    put(out, prefix, "ppl", exp2(loss / log(2)), 2);
+}
 
-    add_value(text, "wps", seconds > 0 ? l->tokens / seconds : 0, 1);
+static void put_speed(FILE *out, const char *prefix, const struct fairseq_line *l, bool updates)
+{
+    double seconds = l->sums.seconds > 0 ? l->sums.seconds : 0;
+    double steps = l->sums.steps > 0 ? l->sums.steps : 1;
+
+    put(out, prefix, "wps", seconds > 0 ? l->sums.tokens / seconds : 0, 1);
     if (updates)
-        add_value(text, "ups", seconds > 0 ? (double)l->steps / seconds : 0, 2);
-    add_value(text, "wpb", l->tokens / steps, 1);
-    add_value(text, "bsz", l->sentences / steps, 1);
-    add_value(text, "num_updates", (double)l->updates, -1);
+        put(out, prefix, "ups", seconds > 0 ? l->sums.steps / seconds : 0, 2);
+    put(out, prefix, "wpb", l->sums.tokens / steps, 1);
+    put(out, prefix, "bsz", l->sums.sentences / steps, 1);
+    put(out, prefix, "num_updates", (double)l->updates, -1);
 }
 
-static void add_training(struct text *text, const struct fairseq_line *l)
+void fairseq_print_steps(const struct fairseq_line *l, bool epoch, FILE *out)
 {
-    double bits = l->loss / log(2);
+    const char *prefix = epoch ? "train_" : "";
+    const struct fairseq_sums *s = &l->sums;
 
-    add_value(text, "loss", bits, 3);
-    add_value(text, "ppl", exp2(bits), 2);
-    add_speed(text, l, 1);
-    add_value(text, "lr", l->lr, -1);
-    add_value(text, "gnorm", l->norm, 3);
-    if (l->clipped >= 0)
-        add_value(text, "clip", 100 * l->clipped, 1);
+    begin(out, epoch ? "train" : "train_inner", l->epoch);
+    if (!epoch) {
+        fprintf(out, ", \"update\": ");
+        put_update(out, l->update);
+    }
+    put_loss(out, prefix, s->loss / s->weight);
+    put_speed(out, prefix, l, true);
+    put(out, prefix, "lr", l->lr, -1);
+    put(out, prefix, "gnorm", s->taken > 0 ? s->norm / s->taken : l->norm, 3);
+    if (l->clips)
+        put(out, prefix, "clip", 100 * (s->taken > 0 ? s->clipped / s->taken : 1), 1);
     if (l->scale > 0)
-        add_value(text, "loss_scale", l->scale, 4);
-    add_value(text, "train_wall", l->train_wall, 0);
-    add_value(text, "wall", l->wall, 0);
-    add(text, "}");
+        put(out, prefix, "loss_scale", l->scale, 4);
+    put(out, prefix, "train_wall", l->train_wall, 0);
+    put(out, prefix, "wall", l->wall, 0);
+    fprintf(out, "}\n");
+    fflush(out);
 }
 
-void fairseq_line_format(const struct fairseq_line *l, double when, char *buffer, size_t size)
-{
-    struct text text = {buffer, size, 0, ""};
-
-    begin(&text, "train_inner", when);
-    add(&text, "\"epoch\": %" PRId64 ", \"update\": ", l->epoch);
-    add_update(&text, l->update);
-    add_training(&text, l);
-}
-
-void fairseq_line_epoch(const struct fairseq_line *l, double when, char *buffer, size_t size)
-{
-    struct text text = {buffer, size, 0, "train_"};
-
-    begin(&text, "train", when);
-    add(&text, "\"epoch\": %" PRId64, l->epoch);
-    add_training(&text, l);
-}
-
-void fairseq_line_valid(const struct fairseq_line *l, const char *name, double best, double when,
-                        char *buffer, size_t size)
+void fairseq_print_evaluation(const struct fairseq_line *l, const char *name, double loss,
+                              double best, FILE *out)
 {
     char prefix[32];
-    struct text text = {buffer, size, 0, prefix};
-    double bits = l->loss / log(2);
 
     snprintf(prefix, sizeof(prefix), "%s_", name);
-    begin(&text, name, when);
-    add(&text, "\"epoch\": %" PRId64, l->epoch);
-    add_value(&text, "loss", bits, 3);
-    add_value(&text, "ppl", exp2(bits), 2);
-    add_speed(&text, l, 0);
+    begin(out, name, l->epoch);
+    put_loss(out, prefix, loss);
+    put_speed(out, prefix, l, false);
     if (!isnan(best))
-        add_value(&text, "best_loss", best / log(2), 3);
-    add(&text, "}");
+        put(out, prefix, "best_loss", best / log(2), 3);
+    fprintf(out, "}\n");
+    fflush(out);
 }

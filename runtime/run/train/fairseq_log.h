@@ -4,33 +4,34 @@
 #ifndef MEGATRON_FAIRSEQ_LOG_H
 #define MEGATRON_FAIRSEQ_LOG_H
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+
+/* Sums over steps. */
+struct fairseq_sums {
+    double loss, weight, norm, taken, clipped; /* as in struct step_state */
+    double seconds, tokens, sentences, steps;  /* tokens without padding */
+};
 
 struct fairseq_line {
-    int64_t epoch;           /* from 1 */
-    double update;           /* epochs so far, with a fraction */
-    double loss;             /* in nats */
-    double seconds;          /* of the steps since the last line */
-    double tokens;           /* of these steps, without padding */
-    double sentences;        /* of these steps */
-    int64_t steps;           /* their number */
-    int64_t updates;         /* optimizer steps so far */
-    double lr, norm;         /* norm: the mean of the steps */
-    double clipped;          /* share of the steps; negative: gradients are not clipped */
+    int64_t epoch;            /* from 1 */
+    double update;            /* epochs so far, with a fraction */
+    struct fairseq_sums sums; /* of the steps of the line */
+    int64_t updates;          /* optimizer steps so far */
+    double lr;
+    double norm;             /* of the last step, for a line without a step that was taken */
+    bool clips;              /* gradients are clipped */
     double scale;            /* loss scale; 0: not fp16 */
     double train_wall, wall; /* seconds since the start */
 };
 
-/* The line of a training interval; 'when' is the time in seconds since 1970. */
-void fairseq_line_format(const struct fairseq_line *line, double when, char *buffer, size_t size);
+/* The line of a training interval, or of an epoch. */
+void fairseq_print_steps(const struct fairseq_line *line, bool epoch, FILE *out);
 
-/* The line at the end of an epoch: means of its steps. */
-void fairseq_line_epoch(const struct fairseq_line *line, double when, char *buffer, size_t size);
-
-/* The line of an evaluation: 'best' is the lowest loss so far, or NAN; 'name' is "valid" or "test".
- */
-void fairseq_line_valid(const struct fairseq_line *line, const char *name, double best, double when,
-                        char *buffer, size_t size);
+/* The line of an evaluation with mean loss 'loss': 'best' is the lowest so far, or NAN; 'name' is
+ * "valid" or "test". Losses are in nats. */
+void fairseq_print_evaluation(const struct fairseq_line *line, const char *name, double loss,
+                              double best, FILE *out);
 
 #endif

@@ -3,8 +3,9 @@
 #ifndef MEGATRON_LOG_LINE_H
 #define MEGATRON_LOG_LINE_H
 
-#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include "base/core/json_write.h"
 
 struct log_line {
     int64_t iteration, total, consumed, batch_size;
@@ -19,15 +20,15 @@ struct log_line {
     double memory; /* bytes in use on the device of the logging rank; negative: not shown */
 };
 
-/* Write the line, without a newline, to 'buffer'. */
-void log_line_format(const struct log_line *line, char *buffer, size_t size);
+/* Print the line as Megatron does. */
+void log_line_print(const struct log_line *line, FILE *stream);
 
-/* Write the same as a JSON object. */
-void log_line_json(const struct log_line *line, char *buffer, size_t size);
+/* Write it as a JSON object on a line of its own. */
+void log_line_json(const struct log_line *line, struct json_writer *json);
 
-/* Write the loss on validation or test data ('set') as a JSON object, with a newline. 'pair_loss'
- * is that of a binary head, or NAN. */
+/* Write the loss on validation or test data ('set') in the same form. 'pair_loss' is that of a
+ * binary head, or NAN. */
 void log_line_evaluation_json(int64_t iteration, const char *set, double loss, double pair_loss,
-                              char *buffer, size_t size);
+                              struct json_writer *json);
 
 #endif

@@ -121,33 +121,23 @@ static void flush(struct outputs *outputs)
 
 void outputs_steps(struct outputs *outputs, const struct log_line *line)
 {
-    char text[1024];
+    struct json_writer json = {.stream = NULL};
 
     if (!outputs->silent) {
-        log_line_format(line, text, sizeof(text));
-        printf("%s\n", text);
+        log_line_print(line, stdout);
         fflush(stdout);
     }
     write_steps(outputs, line);
-    if (outputs->metrics) {
-        log_line_json(line, text, sizeof(text) - 1);
-        strcat(text, "\n");
-        append_file_add(outputs->metrics, text, strlen(text));
-    }
+    log_line_json(line, &json);
+    outputs_records(outputs, &json);
     flush(outputs);
 }
 
-void outputs_line(struct outputs *outputs, const char *text)
+void outputs_records(struct outputs *outputs, struct json_writer *json)
 {
-    (void)outputs;
-    printf("%s\n", text);
-    fflush(stdout);
-}
-
-void outputs_records(struct outputs *outputs, const char *lines, size_t size)
-{
-    if (outputs->metrics && size > 0)
-        append_file_add(outputs->metrics, lines, size);
+    if (outputs->metrics && json->size > 0)
+        append_file_add(outputs->metrics, json->data, json->size);
+    json_writer_clear(json);
 }
 
 static void print_rule(int width)
@@ -175,6 +165,7 @@ void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t cons
                         const char *what, double loss, double pair_loss)
 {
     const char *set = test ? "test" : "validation";
+    struct json_writer json = {.stream = NULL};
     char text[400], bits[48] = "", pair[48] = "", tag[48];
     int width;
 
@@ -201,9 +192,7 @@ void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t cons
         snprintf(tag, sizeof(tag), "sop loss %s", set);
         write_both(outputs, tag, iteration, consumed, pair_loss);
     }
-    if (outputs->metrics) {
-        log_line_evaluation_json(iteration, set, loss, pair_loss, text, sizeof(text));
-        append_file_add(outputs->metrics, text, strlen(text));
-    }
+    log_line_evaluation_json(iteration, set, loss, pair_loss, &json);
+    outputs_records(outputs, &json);
     flush(outputs);
 }

@@ -32,11 +32,8 @@ void outputs_close(struct outputs *outputs);
  * line. */
 void outputs_steps(struct outputs *outputs, const struct log_line *line);
 
-/* Add records, whole lines of JSON, to the metrics file, if there is one. */
-void outputs_records(struct outputs *outputs, const char *lines, size_t size);
-
-/* Print a line instead of Megatron's (--log-format json); outputs_steps then prints none. */
-void outputs_line(struct outputs *outputs, const char *text);
+/* Add records, whole lines, to the metrics file, if there is one. Clears the writer. */
+void outputs_records(struct outputs *outputs, struct json_writer *json);
 
 /* Log the mean loss of an evaluation; 'what' names it in the log, 'test' is 0 for validation data.
  * 'iteration' and 'consumed' are the steps and samples so far. 'pair_loss' is that of a binary

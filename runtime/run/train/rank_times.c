@@ -3,6 +3,7 @@
 #include "rank_times.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "base/core/kernel_log.h"
 #include "base/core/log.h"
 #include "base/core/report_records.h"
+#include "base/core/xmalloc.h"
 
 /* Limits above the median, and comparisons in a row before a rank is named. */
 #define GPU_LIMIT 0.06
@@ -24,8 +26,7 @@ enum { IN_A_ROW = 2 };
 /* All ranks' times are written for the heat map; of large jobs, less often. */
 enum { RANKS_PER_RECORD = 64 };
 
-/* This rank --------------------------------------------------------------------------------------
- */
+/* --- This rank -------------------------------------------------------------------------------- */
 
 /* "Tcp: ... RetransSegs ..." in two lines of /proc/net/snmp: names, then values. */
 static uint64_t read_retransmitted(void)
@@ -119,107 +120,123 @@ static void take_sample(struct rank_times *t, double seconds, struct rank_sample
     t->retransmitted = retransmitted;
 }
 
-/* Records ----------------------------------------------------------------------------------------
- */
+/* --- Records ---------------------------------------------------------------------------------- */
 
-static void begin_record(FILE *out, const char *kind)
+static void begin_record(struct json_writer *json, const char *kind)
 {
-    fprintf(out, "{\"record\":\"%s\",\"version\":%d,\"time\":%.3f", kind, RECORDS_VERSION,
-            clock_wall());
+    json_open(json, NULL, '{');
+    json_put_string(json, "record", kind);
+    json_put_integer(json, "version", RECORDS_VERSION);
+    json_put_fixed(json, "time", clock_wall(), 3);
 }
 
-/* The items of a list such as "a,b", quoted; names of hosts and NICs need no escapes, and what
- * would need one is replaced. */
-static void write_list(FILE *out, const char *list)
+static void end_record(struct json_writer *json)
 {
-    fputc('[', out);
-    for (const char *at = list; *at;) {
-        size_t length = strcspn(at, ",");
+    json_close(json);
+    json_end_line(json);
+}
 
-        fprintf(out, "%s\"", at == list ? "" : ",");
-        for (size_t i = 0; i < length; i++)
-            fputc(at[i] == '"' || at[i] == '\\' || (unsigned char)at[i] < 0x20 ? '?' : at[i], out);
-        fputc('"', out);
-        at += length + (at[length] == ',');
+/* The items of a list such as "a,b". */
+static void write_list(struct json_writer *json, const char *name, const char *list)
+{
+    json_open(json, name, '[');
+    for (size_t length; *list; list += length + (list[length] == ',')) {
+        length = strcspn(list, ",");
+        json_put_text(json, NULL, list, length);
     }
-    fputc(']', out);
+    json_close(json);
 }
 
 /* One record per host with its ranks. */
-static void write_places(const struct rank_times *t, FILE *out)
+static void write_places(const struct rank_times *t, struct json_writer *json)
 {
     for (int first = 0; first < t->size; first++) {
         const char *host = t->places[first].host;
-        int seen = 0, count = 0;
+        bool seen = false;
 
         for (int r = 0; r < first && !seen; r++)
             seen = strcmp(t->places[r].host, host) == 0;
         if (seen)
             continue;
-        begin_record(out, "placement");
-        fprintf(out, ",\"host\":\"%s\",\"tasks\":[", host);
+        begin_record(json, "placement");
+        json_put_string(json, "host", host);
+        json_open(json, "tasks", '[');
         for (int r = first; r < t->size; r++) {
             const struct rank_place *place = &t->places[r];
 
             if (strcmp(place->host, host) != 0)
                 continue;
-            fprintf(out, "%s{\"task\":%d,\"rank\":%d,\"gpus\":", count++ ? "," : "", r, r);
-            write_list(out, place->gpus);
-            fprintf(out, ",\"nics\":");
-            write_list(out, place->nics);
-            fprintf(out, ",\"cpus\":\"%s\"}", place->cpus);
+            json_open(json, NULL, '{');
+            json_put_integer(json, "task", r);
+            json_put_integer(json, "rank", r);
+            write_list(json, "gpus", place->gpus);
+            write_list(json, "nics", place->nics);
+            json_put_string(json, "cpus", place->cpus);
+            json_close(json);
         }
-        fprintf(out, "]}\n");
+        json_close(json);
+        end_record(json);
     }
 }
 
-static void write_ranks(const struct rank_times *t, int64_t iteration, FILE *out)
+static void write_ranks(const struct rank_times *t, int64_t iteration, struct json_writer *json)
 {
-    begin_record(out, "ranks");
-    fprintf(out, ",\"iteration\":%" PRId64 ",\"hosts\":[", iteration);
+    begin_record(json, "ranks");
+    json_put_integer(json, "iteration", iteration);
+    json_open(json, "hosts", '[');
     for (int r = 0; r < t->size; r++)
-        fprintf(out, "%s\"%s\"", r ? "," : "", t->places[r].host);
-    fprintf(out, "],\"ms\":[");
+        json_put_string(json, NULL, t->places[r].host);
+    json_close(json);
+    json_open(json, "ms", '[');
     for (int r = 0; r < t->size; r++)
-        fprintf(out, "%s%.2f", r ? "," : "", (double)t->samples[r].milliseconds);
-    fprintf(out, "]}\n");
+        json_put_fixed(json, NULL, (double)t->samples[r].milliseconds, 2);
+    json_close(json);
+    end_record(json);
 }
 
-/* [min, mean, max] over the ranks that know the number at 'offset'. */
-static int write_range(const struct rank_times *t, const char *name, size_t offset, FILE *out)
+/* [min, mean, max] over the ranks that know these numbers, if there is one. */
+static void write_power(const struct rank_times *t, int64_t iteration, struct json_writer *json)
 {
-    double least = 0, most = 0, total = 0;
-    int count = 0;
+    static const struct {
+        const char *name;
+        size_t offset;
+    } rows[] = {{"watts", offsetof(struct rank_sample, watts)},
+                {"mhz", offsetof(struct rank_sample, mhz)},
+                {"celsius", offsetof(struct rank_sample, celsius)}};
+    bool known = false;
 
-    for (int r = 0; r < t->size; r++) {
-        float value = *(const float *)((const char *)&t->samples[r] + offset);
-
-        if (value < 0)
-            continue;
-        least = count == 0 || value < least ? value : least;
-        most = count == 0 || value > most ? value : most;
-        total += value;
-        count++;
-    }
-    if (count > 0 && out)
-        fprintf(out, ",\"%s\":[%.1f,%.1f,%.1f]", name, least, total / count, most);
-    return count;
-}
-
-static void write_power(const struct rank_times *t, int64_t iteration, FILE *out)
-{
-    if (write_range(t, "", offsetof(struct rank_sample, watts), NULL) == 0)
+    for (int r = 0; r < t->size; r++)
+        known |= t->samples[r].watts >= 0;
+    if (!known)
         return;
-    begin_record(out, "power");
-    fprintf(out, ",\"iteration\":%" PRId64, iteration);
-    write_range(t, "watts", offsetof(struct rank_sample, watts), out);
-    write_range(t, "mhz", offsetof(struct rank_sample, mhz), out);
-    write_range(t, "celsius", offsetof(struct rank_sample, celsius), out);
-    fprintf(out, "}\n");
+    begin_record(json, "power");
+    json_put_integer(json, "iteration", iteration);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        double least = INFINITY, most = 0, total = 0;
+        int count = 0;
+
+        for (int r = 0; r < t->size; r++) {
+            float value = *(const float *)((const char *)&t->samples[r] + rows[i].offset);
+
+            if (value < 0)
+                continue;
+            least = fmin(least, (double)value);
+            most = fmax(most, (double)value);
+            total += (double)value;
+            count++;
+        }
+        if (count == 0)
+            continue;
+        json_open(json, rows[i].name, '[');
+        json_put_fixed(json, NULL, least, 1);
+        json_put_fixed(json, NULL, total / count, 1);
+        json_put_fixed(json, NULL, most, 1);
+        json_close(json);
+    }
+    end_record(json);
 }
 
-/* Comparison -------------------------------------------------------------------------------------
- */
+/* --- Comparison ------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -233,12 +250,10 @@ static int by_value(const void *a, const void *b)
 static double median_of(const struct rank_place *places, const struct rank_sample *samples,
                         int size, int stage, size_t offset)
 {
-    float *values = malloc((size_t)size * sizeof(*values));
+    float *values = xcalloc((size_t)size, sizeof(*values));
     size_t count = 0;
     double median;
 
-    if (!values)
-        return 0;
     for (int r = 0; r < size; r++) {
         float value = *(const float *)((const char *)&samples[r] + offset);
 
@@ -295,7 +310,8 @@ const char *rank_times_cause(const struct rank_sample *sample, const struct rank
 }
 
 /* Name the ranks that were slow twice in a row, once until they recover. */
-static void report(struct rank_times *t, int64_t iteration, const double *medians, FILE *out)
+static void report(struct rank_times *t, int64_t iteration, const double *medians,
+                   struct json_writer *json)
 {
     for (int r = 0; r < t->size; r++) {
         const struct rank_place *place = &t->places[r];
@@ -310,40 +326,12 @@ static void report(struct rank_times *t, int64_t iteration, const double *median
                  r, place->host, place->gpus[0] ? ", GPU " : "", place->gpus,
                  (double)t->samples[r].milliseconds, medians[r], cause);
         log_warning("%s", text);
-        begin_record(out, "fault");
-        fprintf(out, ",\"iteration\":%" PRId64 ",\"text\":\"%s\"}\n", iteration, text);
+        begin_record(json, "fault");
+        json_put_integer(json, "iteration", iteration);
+        json_put_string(json, "text", text);
+        end_record(json);
     }
 }
-
-static int evaluate(struct rank_times *t, int64_t iteration, struct outputs *outputs,
-                    struct error *err)
-{
-    double *medians = calloc((size_t)t->size, sizeof(*medians));
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-
-    if (!medians || !out) {
-        free(medians);
-        if (out)
-            fclose(out);
-        free(text);
-        return error_set(err, "out of memory");
-    }
-    rank_times_mark(t->places, t->samples, t->size, t->slow, medians);
-    if (t->compared++ % (t->size / RANKS_PER_RECORD + 1) == 0)
-        write_ranks(t, iteration, out);
-    write_power(t, iteration, out);
-    report(t, iteration, medians, out);
-    if (fclose(out) == 0)
-        outputs_records(outputs, text, size);
-    free(text);
-    free(medians);
-    return 0;
-}
-
-/* ------------------------------------------------------------------------------------------------
- */
 
 int rank_times_open(struct rank_times *t, const struct parallel *parallel,
                     const struct world *world, int64_t first, int64_t interval,
@@ -351,10 +339,8 @@ int rank_times_open(struct rank_times *t, const struct parallel *parallel,
 {
     struct comm *comm = parallel->comm;
     size_t count = (size_t)comm->size;
+    struct json_writer json = {.stream = NULL};
     struct rank_place mine;
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out;
 
     *t = (struct rank_times){.interval = interval,
                              .next = first + 2, /* the first step loads kernels */
@@ -369,20 +355,16 @@ int rank_times_open(struct rank_times *t, const struct parallel *parallel,
     find_gpu(t, &mine);
     t->retransmitted = read_retransmitted();
     if (t->rank == t->size - 1) {
-        t->places = calloc(count, sizeof(*t->places));
-        t->samples = calloc(count, sizeof(*t->samples));
-        t->slow = calloc(count, sizeof(*t->slow));
-        if (!t->places || !t->samples || !t->slow)
-            return error_set(err, "out of memory");
+        t->places = xcalloc(count, sizeof(*t->places));
+        t->samples = xcalloc(count, sizeof(*t->samples));
+        t->slow = xcalloc(count, sizeof(*t->slow));
     }
     if (comm_host_collect(comm, &mine, t->places, sizeof(mine), t->size - 1, err) < 0)
         return -1;
-    if (!t->places || !(out = open_memstream(&text, &size)))
-        return 0;
-    write_places(t, out);
-    if (fclose(out) == 0)
-        outputs_records(outputs, text, size);
-    free(text);
+    if (t->places) {
+        write_places(t, &json);
+        outputs_records(outputs, &json);
+    }
     return 0;
 }
 
@@ -405,12 +387,24 @@ int rank_times_due(const struct rank_times *t, int64_t iteration)
 int rank_times_compare(struct rank_times *t, const struct parallel *parallel, int64_t iteration,
                        double seconds, struct outputs *outputs, struct error *err)
 {
+    struct json_writer json = {.stream = NULL};
     struct rank_sample mine;
+    double *medians;
 
     if (__builtin_add_overflow(iteration, t->interval, &t->next))
         t->next = INT64_MAX;
     take_sample(t, seconds, &mine);
     if (comm_host_collect(parallel->comm, &mine, t->samples, sizeof(mine), t->size - 1, err) < 0)
         return -1;
-    return t->samples ? evaluate(t, iteration, outputs, err) : 0;
+    if (!t->samples)
+        return 0;
+    medians = xcalloc((size_t)t->size, sizeof(*medians));
+    rank_times_mark(t->places, t->samples, t->size, t->slow, medians);
+    if (t->compared++ % (t->size / RANKS_PER_RECORD + 1) == 0)
+        write_ranks(t, iteration, &json);
+    write_power(t, iteration, &json);
+    report(t, iteration, medians, &json);
+    outputs_records(outputs, &json);
+    free(medians);
+    return 0;
 }

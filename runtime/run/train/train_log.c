@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "lib/clock.h"
-#include "fairseq_log.h"
 #include "base/core/log.h"
 #include "rank_memory.h"
 
@@ -47,17 +46,17 @@ static int count_steps(struct train *t, int64_t first, int64_t steps, enum datas
 
     line->epoch = 1;
     line->update = (double)t->iteration / (double)t->total;
-    line->steps = steps;
+    line->sums.steps = (double)steps;
     if (!masked) {
-        line->sentences = (double)(steps * t->a->run.global_batch_size);
-        line->tokens = line->sentences * (double)t->a->model.network.shape.sequence;
+        line->sums.sentences = (double)(steps * t->a->run.global_batch_size);
+        line->sums.tokens = line->sums.sentences * (double)t->a->model.network.shape.sequence;
         return 0;
     }
     for (int64_t i = first; i < first + steps; i++) {
         if (masked_step_of(masked, i, &step, err) < 0)
             return -1;
-        line->tokens += (double)step.tokens;
-        line->sentences += (double)step.sentences;
+        line->sums.tokens += (double)step.tokens;
+        line->sums.sentences += (double)step.sentences;
         line->epoch = step.epoch;
         line->update =
             (double)(step.epoch - 1) + (double)step.in_epoch / (double)masked_steps(masked);
@@ -65,60 +64,50 @@ static int count_steps(struct train *t, int64_t first, int64_t steps, enum datas
     return 0;
 }
 
-static struct epoch_sums sums_of(const struct step_state *state, const struct fairseq_line *line)
+/* Add to the sums of a line what the device counted, and everything else about its steps. */
+static void fill_line(const struct train *t, const struct step_state *state, double seconds,
+                      struct fairseq_line *line)
 {
-    return (struct epoch_sums){
-        .loss = state->loss_total - state->pair_total,
-        .weight = state->weight_total,
-        .norm = state->norm_total,
-        .taken = (double)state->taken,
-        .clipped = (double)state->clipped,
-        .seconds = line->seconds,
-        .tokens = line->tokens,
-        .sentences = line->sentences,
-        .steps = line->steps,
-    };
+    line->sums.loss = state->loss_total - state->pair_total;
+    line->sums.weight = state->weight_total;
+    line->sums.norm = state->norm_total;
+    line->sums.taken = (double)state->taken;
+    line->sums.clipped = (double)state->clipped;
+    line->sums.seconds = seconds;
+    line->updates = state->adam_step;
+    line->lr = state->lr;
+    line->norm = state->grad_norm;
+    line->clips = t->a->rules.clip > 0;
+    line->scale = t->a->precision.fp16 ? state->loss_scale : 0;
+    line->train_wall = t->train_seconds;
+    line->wall = clock_now() - t->began;
 }
 
-static struct epoch_sums add_sums(struct epoch_sums a, struct epoch_sums b, int sign)
+static void add_sums(struct fairseq_sums *a, const struct fairseq_sums *b)
 {
-    return (struct epoch_sums){
-        .loss = a.loss + sign * b.loss,
-        .weight = a.weight + sign * b.weight,
-        .norm = a.norm + sign * b.norm,
-        .taken = a.taken + sign * b.taken,
-        .clipped = a.clipped + sign * b.clipped,
-        .seconds = a.seconds + sign * b.seconds,
-        .tokens = a.tokens + sign * b.tokens,
-        .sentences = a.sentences + sign * b.sentences,
-        .steps = a.steps + sign * b.steps,
-    };
+    a->loss += b->loss;
+    a->weight += b->weight;
+    a->norm += b->norm;
+    a->taken += b->taken;
+    a->clipped += b->clipped;
+    a->seconds += b->seconds;
+    a->tokens += b->tokens;
+    a->sentences += b->sentences;
+    a->steps += b->steps;
 }
 
-static int log_fairseq(struct train *t, const struct log_line *log, const struct step_state *state,
-                       double seconds, struct error *err)
+static int log_fairseq(struct train *t, const struct step_state *state, double seconds,
+                       struct error *err)
 {
     struct fairseq_line line = {0};
     int64_t steps = t->iteration - t->logged;
-    char text[1024];
 
     if (count_steps(t, train_data_step(t) - steps, steps, DATASET_TRAIN, &line, err) < 0)
         return -1;
     t->train_seconds += seconds;
-    line.loss = log->loss;
-    line.seconds = seconds;
-    line.updates = state->adam_step;
-    line.lr = log->lr;
-    line.norm = state->taken > 0 ? state->norm_total / (double)state->taken : log->grad_norm;
-    line.clipped = t->a->rules.clip <= 0 ? -1
-                   : state->taken > 0    ? (double)state->clipped / (double)state->taken
-                                         : 1;
-    line.scale = t->a->precision.fp16 ? state->loss_scale : 0;
-    line.train_wall = t->train_seconds;
-    line.wall = clock_now() - t->began;
-    t->epoch = add_sums(t->epoch, sums_of(state, &line), 1);
-    fairseq_line_format(&line, (double)time(NULL), text, sizeof(text));
-    outputs_line(&t->outputs, text);
+    fill_line(t, state, seconds, &line);
+    add_sums(&t->epoch, &line.sums);
+    fairseq_print_steps(&line, false, stdout);
     return 0;
 }
 
@@ -138,9 +127,9 @@ int train_log_fairseq_epoch(struct train *t, struct error *err)
 {
     int64_t steps = t->iteration - t->logged;
     struct fairseq_line line = {0};
-    struct epoch_sums part, all;
+    struct fairseq_sums part;
     struct step_state state;
-    char text[1024];
+    double seconds;
 
     if (!t->prints || t->a->mlm.log_format != LOG_JSON || !train_masked(t, DATASET_TRAIN))
         return 0;
@@ -148,26 +137,18 @@ int train_log_fairseq_epoch(struct train *t, struct error *err)
         count_steps(t, train_data_step(t) - steps, steps, DATASET_TRAIN, &line, err) < 0 ||
         current_epoch(t, &line.epoch, err) < 0)
         return -1;
-    line.seconds = steps > 0 ? clock_now() - t->finished - t->excluded : 0;
-    part = sums_of(&state, &line);
-    all = add_sums(t->epoch, part, 1);
-    if (all.steps <= 0)
+    seconds = steps > 0 ? clock_now() - t->finished - t->excluded : 0;
+    fill_line(t, &state, seconds, &line);
+    line.train_wall += seconds;
+    part = line.sums;
+    add_sums(&line.sums, &t->epoch);
+    if (line.sums.steps <= 0)
         return 0;
-    line.train_wall = t->train_seconds + line.seconds;
-    line.wall = clock_now() - t->began;
-    line.loss = all.loss / all.weight;
-    line.seconds = all.seconds;
-    line.tokens = all.tokens;
-    line.sentences = all.sentences;
-    line.steps = all.steps;
-    line.updates = state.adam_step;
-    line.lr = state.lr;
-    line.norm = all.norm / all.taken;
-    line.clipped = t->a->rules.clip <= 0 ? -1 : all.clipped / all.taken;
-    line.scale = t->a->precision.fp16 ? state.loss_scale : 0;
-    t->epoch = add_sums((struct epoch_sums){0}, part, -1);
-    fairseq_line_epoch(&line, (double)time(NULL), text, sizeof(text));
-    outputs_line(&t->outputs, text);
+    /* The next line of an interval contains 'part' again, which is not of the next epoch. */
+    t->epoch = (struct fairseq_sums){-part.loss,   -part.weight,    -part.norm,
+                                     -part.taken,  -part.clipped,   -part.seconds,
+                                     -part.tokens, -part.sentences, -part.steps};
+    fairseq_print_steps(&line, true, stdout);
     return 0;
 }
 
@@ -188,21 +169,18 @@ int train_log_fairseq_valid(struct train *t, enum dataset_split split, int64_t s
                             double seconds, struct error *err)
 {
     struct fairseq_line line = {0};
-    int valid = split == DATASET_VALID, first = t->best_count == 0;
-    char text[1024];
+    bool valid = split == DATASET_VALID, first = t->best_count == 0;
 
     if (count_steps(t, 0, steps, split, &line, err) < 0 || current_epoch(t, &line.epoch, err) < 0)
         return -1;
-    line.steps = evaluated_batches(t, split, steps);
-    line.loss = loss;
-    line.seconds = seconds;
+    line.sums.steps = (double)evaluated_batches(t, split, steps);
+    line.sums.seconds = seconds;
     line.updates = t->iteration;
     if (valid && (t->best_count++ == 0 || loss < t->best))
         t->best = loss;
     /* Like fairseq, which knows a best loss only after the first checkpoint. */
-    fairseq_line_valid(&line, valid ? "valid" : "test", valid && !first ? t->best : NAN,
-                       (double)time(NULL), text, sizeof(text));
-    outputs_line(&t->outputs, text);
+    fairseq_print_evaluation(&line, valid ? "valid" : "test", loss, valid && !first ? t->best : NAN,
+                             stdout);
     return 0;
 }
 
@@ -271,7 +249,7 @@ static int write_line(struct train *t, struct error *err)
         .memory = a->output.log_memory ? memory_in_use(t) : -1,
     };
     if (t->prints && a->mlm.log_format == LOG_JSON &&
-        log_fairseq(t, &line, &state, seconds * (double)steps, err) < 0)
+        log_fairseq(t, &state, seconds * (double)steps, err) < 0)
         return -1;
     if (rank_times_due(&t->rank_times, last->iteration) &&
         rank_times_compare(&t->rank_times, &t->parallel, last->iteration,

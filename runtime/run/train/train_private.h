@@ -4,6 +4,7 @@
 #define MEGATRON_TRAIN_PRIVATE_H
 
 #include "engine/schedule/engine.h"
+#include "fairseq_log.h"
 #include "feeds.h"
 #include "outputs.h"
 #include "profile.h"
@@ -11,14 +12,6 @@
 #include "saving.h"
 #include "standstill.h"
 #include "train.h"
-
-/* Sums over the steps of an epoch so far, for fairseq's line at its end. Those of steps that belong
- * to the epoch before are subtracted. */
-struct epoch_sums {
-    double loss, weight, norm, taken, clipped; /* as in struct step_state */
-    double seconds, tokens, sentences;
-    int64_t steps;
-};
 
 /* Steps whose log line is still to be written. */
 struct unlogged {
@@ -51,7 +44,8 @@ struct train {
     int overflowed;       /* an fp8 tensor was Inf or NaN, which was reported */
     double best;          /* lowest validation loss */
     int64_t best_count;   /* evaluations so far */
-    struct epoch_sums epoch;
+    /* Of the epoch so far, for fairseq's line at its end; less the steps of the epoch before. */
+    struct fairseq_sums epoch;
     struct standstill standstill;
     struct rank_times rank_times;
 };
