@@ -73,16 +73,6 @@ int parse_size(const char *what, const char *text, int kilo, int64_t min, int64_
     return 0;
 }
 
-int size_multiply(size_t a, size_t b, size_t *product)
-{
-    size_t result;
-
-    if (__builtin_mul_overflow(a, b, &result))
-        return -1;
-    *product = result;
-    return 0;
-}
-
 void list_text_add(char *list, size_t size, const char *separator, const char *format, ...)
 {
     size_t used = strlen(list), gap = used ? strlen(separator) : 0, room;

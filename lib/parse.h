@@ -22,10 +22,6 @@ int parse_double(const char *what, const char *text, double *value, struct error
 int parse_size(const char *what, const char *text, int kilo, int64_t min, int64_t max,
                int64_t *value, struct error *err);
 
-/* Multiply two sizes. Returns 0, or -1 if the product does not fit; '*product' is then unchanged.
- */
-int size_multiply(size_t a, size_t b, size_t *product);
-
 /* Add a formatted item to a list such as "0,1,5", which has room for 'size' bytes. An item that
  * does not fit is dropped. */
 void list_text_add(char *list, size_t size, const char *separator, const char *format, ...)

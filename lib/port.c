@@ -31,19 +31,3 @@ int port_is_free(int64_t port)
     close(fd);
     return !rc;
 }
-
-int64_t port_find_free(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t length = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int64_t port = 0;
-
-    if (fd < 0)
-        return 0;
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &length) == 0)
-        port = ntohs(address.sin_port);
-    close(fd);
-    return port;
-}

@@ -8,7 +8,4 @@
 /* Can this process listen on 'port'? Returns 1 or 0; 1 also if that cannot be determined. */
 int port_is_free(int64_t port);
 
-/* A port that is free now, or 0 with errno set. */
-int64_t port_find_free(void);
-
 #endif

@@ -36,7 +36,7 @@ while IFS='|' read -r options text; do
 done <<'END'
 --data-args-path none|--data-args-path: cannot open none
 --data-args-path /dev/null|names no datasets
---data-args-path list --data-path d_text_document|--data-args-path cannot be used with --data-path
+--data-args-path list --data-path d_text_document|--data-args-path and --data-path cannot be used together
 --per-split-data-args-path misnamed|--per-split-data-args-path: misnamed: "validation" is not "train", "valid" or "test"; correct it
 --per-split-data-args-path list|--per-split-data-args-path: list: is not valid JSON
 END

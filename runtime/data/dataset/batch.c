@@ -15,7 +15,7 @@ static size_t array_size(int64_t micro_batch, int64_t sequence_length)
     size_t size;
 
     if (micro_batch < 1 || sequence_length < 1 ||
-        size_multiply((size_t)micro_batch, (size_t)sequence_length, &size) < 0 ||
+        __builtin_mul_overflow(micro_batch, sequence_length, &size) ||
         size > INT32_MAX / 4 - ALIGNMENT)
         return 0;
     return ((size + 1) * 4 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;

@@ -10,12 +10,16 @@
 #include "engine/comm/secret.h"
 #include "lib/token.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { LEAST_SECRET = 16, MOST_SECRET = 1024, MOST_RANKS = 4096 };
 
@@ -123,12 +127,29 @@ static int find_secret(const struct launch_options *given, int64_t nodes, char *
                           path && path[0] ? path : name, LEAST_SECRET);
 }
 
+/* A port that is free now, or 0 with errno set. */
+static int64_t find_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int64_t port = 0;
+
+    if (fd < 0)
+        return 0;
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &length) == 0)
+        port = ntohs(address.sin_port);
+    close(fd);
+    return port;
+}
+
 /* The port of the ranks' rendezvous. */
 static int find_port(const struct launch_pod *pod, int64_t *port, struct error *err)
 {
     *port = pod->port;
     if (*port == 0) {
-        *port = port_find_free();
+        *port = find_free_port();
         return *port > 0 ? 0 : error_set_errno(err, errno, "cannot find a free port");
     }
     if (pod->node_rank > 0 || port_is_free(*port))

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "append_file.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,24 +13,25 @@
 enum { MOST_HELD = 1 << 20 };
 
 struct append_file {
-    int fd, lost;
+    int fd;
+    bool lost;
     char *path, *held;
     size_t size, written; /* buffered bytes, and how many of them are in the file */
 };
 
 /* Does the file end in the middle of a line, because the node that wrote it was lost, or because
  * its disk was full? */
-static int is_torn(const struct append_file *file)
+static bool is_torn(const struct append_file *file)
 {
     struct stat status;
     char last = '\n';
     int fd;
 
     if (fstat(file->fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
-        return 0;
+        return false;
     fd = open(file->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return 0;
+        return false;
     if (pread(fd, &last, 1, status.st_size - 1) != 1)
         last = '\n';
     close(fd);
@@ -37,15 +40,9 @@ static int is_torn(const struct append_file *file)
 
 struct append_file *append_file_open(const char *path, int fresh, struct error *err)
 {
-    struct append_file *file = calloc(1, sizeof(*file));
+    struct append_file *file = xcalloc(1, sizeof(*file));
 
-    if (file)
-        file->path = strdup(path);
-    if (!file || !file->path) {
-        free(file);
-        error_set(err, "out of memory");
-        return NULL;
-    }
+    file->path = xstrdup(path);
     file->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (fresh ? O_EXCL : 0), 0666);
     if (file->fd < 0) {
         error_set_errno(err, errno, "cannot write %s", path);
@@ -60,16 +57,12 @@ struct append_file *append_file_open(const char *path, int fresh, struct error *
 
 void append_file_add(struct append_file *file, const void *record, size_t size)
 {
-    char *more = NULL;
-
-    if (file->size + size <= MOST_HELD)
-        more = realloc(file->held, file->size + size);
-    if (!more) {
-        file->lost = 1;
+    if (file->size + size > MOST_HELD) {
+        file->lost = true;
         return;
     }
-    memcpy(more + file->size, record, size);
-    file->held = more;
+    file->held = xrealloc(file->held, file->size + size, 1);
+    memcpy(file->held + file->size, record, size);
     file->size += size;
 }
 

@@ -3,6 +3,7 @@
 #include "run/checkpoint/directory.h"
 #include "lib/file.h"
 #include "base/core/log.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -48,8 +49,8 @@ char *choices_merge(const char *const *texts, size_t count)
 
     for (size_t i = 0; i < count; i++)
         size += strlen(texts[i]) + 1;
-    all = calloc(1, size);
-    for (size_t i = 0; all && i < count; i++) {
+    all = xcalloc(1, size);
+    for (size_t i = 0; i < count; i++) {
         const char *next;
 
         for (const char *line = texts[i]; *line; line = next) {
@@ -87,7 +88,7 @@ static const char *find_difference(const char *text, const char *other)
     return NULL;
 }
 
-int choices_differ(const char *text, const char *other)
+bool choices_differ(const char *text, const char *other)
 {
     return find_difference(text, other) != NULL;
 }
@@ -145,11 +146,9 @@ static int mover_wait(struct mover *m, struct error *err)
 }
 
 /* Replace '*text' by rank 0's; the others' may be NULL. */
-static int spread(struct mover *m, char **text, struct error *err)
+static int spread(struct comm *comm, char **text, struct error *err)
 {
-    struct comm *comm = m->parallel->comm;
     int64_t size = comm->rank == 0 && *text ? (int64_t)strlen(*text) + 1 : 0;
-    char *copy;
 
     if (comm_host_broadcast(comm, &size, sizeof(size), 0, err) < 0)
         return -1;
@@ -161,13 +160,11 @@ static int spread(struct mover *m, char **text, struct error *err)
     }
     if (size == 0)
         return 0;
-    copy = *text ? *text : malloc((size_t)size);
-    *text = copy;
-    if (!copy)
-        return error_set(err, "out of memory");
-    if (comm_host_broadcast(comm, copy, (size_t)size, 0, err) < 0)
+    if (!*text)
+        *text = xcalloc((size_t)size, 1);
+    if (comm_host_broadcast(comm, *text, (size_t)size, 0, err) < 0)
         return -1;
-    copy[size - 1] = '\0';
+    (*text)[size - 1] = '\0';
     return 0;
 }
 
@@ -177,13 +174,9 @@ static char *merge_group(struct mover *m, struct comm_group *group, const char *
 {
     size_t stages = (size_t)group->size, room;
     int64_t size = (int64_t)strlen(own) + 1;
-    const char **texts = calloc(stages, sizeof(*texts));
+    const char **texts = xcalloc(stages, sizeof(*texts));
     char *merged = NULL, *mine;
 
-    if (!texts) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     if (comm_host_max(m->parallel->comm, &size, 1, err) < 0)
         goto out;
     room = (size_t)(size + 3) / 4 * 4;
@@ -202,8 +195,6 @@ static char *merge_group(struct mover *m, struct comm_group *group, const char *
         texts[i] = m->host + i * room;
     }
     merged = choices_merge(texts, stages);
-    if (!merged)
-        error_set(err, "out of memory");
 out:
     free(texts);
     return merged;
@@ -251,33 +242,29 @@ static char *find_kept(struct device *device, const char *directory, struct erro
 int choices_restore(const struct parallel *parallel, struct device *device, const char *directory,
                     char **restored, struct error *err)
 {
-    struct mover mover;
     struct error why = {.text = ""};
     char *text = NULL;
-    int rc = -1;
 
     *restored = NULL;
     if (!device->choose)
         return 0;
-    if (mover_open(&mover, parallel, device, err) < 0)
-        goto out;
     if (parallel->comm->rank == 0)
         text = find_kept(device, directory, &why);
-    if (spread(&mover, &text, err) < 0)
-        goto out;
-    rc = 0;
+    if (spread(parallel->comm, &text, err) < 0) {
+        free(text);
+        return -1;
+    }
     if (text && device->choose(device, text, 0, &why) == 0) {
         *restored = text;
-        text = NULL;
-    } else if (why.text[0] && parallel->comm->rank == 0) {
+        return 0;
+    }
+    if (why.text[0] && parallel->comm->rank == 0) {
         if (text)
             error_prefix(&why, "%s/" CHOICES_NAME, directory);
         log_warning("%s; the run continues, but results may not be bit-identical", why.text);
     }
-out:
     free(text);
-    mover_close(&mover);
-    return rc;
+    return 0;
 }
 
 /* The names of choices contain library and kernel versions, which the device name does not. */
@@ -309,7 +296,7 @@ int choices_agree(const struct parallel *parallel, struct device *device, const 
     /* Layers differ between pipeline stages, attention between context-parallel ranks. */
     stages = merge_group(&mover, parallel->pipeline, own, err);
     agreed = stages ? merge_group(&mover, parallel->context, stages, err) : NULL;
-    if (!agreed || spread(&mover, &agreed, err) < 0)
+    if (!agreed || spread(parallel->comm, &agreed, err) < 0)
         goto out;
     differ = choices_differ(own, agreed);
     if (comm_host_max(parallel->comm, &differ, 1, err) < 0 ||

@@ -5,14 +5,16 @@
 #ifndef MEGATRON_CHOICES_H
 #define MEGATRON_CHOICES_H
 
+#include <stdbool.h>
+
 #include "engine/parallel/parallel.h"
 
 /* Merge the lines "key value" of all texts, keeping the first of each key. The caller frees the
- * result; NULL: out of memory. */
+ * result. */
 char *choices_merge(const char *const *texts, size_t count);
 
 /* Does 'text' differ from 'other' for any key of 'other', or lack it? */
-int choices_differ(const char *text, const char *other);
+bool choices_differ(const char *text, const char *other);
 
 /* Before any plan is created: make the devices of all ranks use the choices saved in 'directory',
  * if any; 'restored' then holds them and the caller frees it, else it is NULL. If there are only

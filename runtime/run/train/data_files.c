@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data_files.h"
+#include "base/core/xmalloc.h"
 #include "lib/file.h"
 #include "base/core/json.h"
 
@@ -11,103 +12,69 @@ enum { MOST_BYTES = 256 << 20 };
 static const char spaces[] = " \t\r\n";
 
 /* Append a copy of a word. */
-static int add(struct option_list *list, const char *word, size_t length, struct error *err)
+static void add(struct option_list *list, const char *word, size_t length)
 {
-    const char **items = realloc(list->items, (list->count + 1) * sizeof(*items));
-    char *copy = items ? strndup(word, length) : NULL;
-
-    if (items)
-        list->items = items;
-    if (!copy)
-        return error_set(err, "out of memory");
-    list->items[list->count++] = copy;
-    return 0;
+    list->items = xrealloc(list->items, list->count + 1, sizeof(*list->items));
+    list->items[list->count++] = xstrndup(word, length);
 }
 
-static int add_words(struct option_list *list, const char *text, struct error *err)
+static void add_words(struct option_list *list, const char *text)
 {
     for (text += strspn(text, spaces); *text; text += strspn(text, spaces)) {
         size_t length = strcspn(text, spaces);
 
-        if (add(list, text, length, err) < 0)
-            return -1;
+        add(list, text, length);
         text += length;
     }
-    return 0;
 }
 
 static int read_list(struct arguments *a, struct error *err)
 {
     struct file_bytes bytes = {0};
-    int rc;
 
     if (file_read(a->data.data_args_path, MOST_BYTES, &bytes, err) < 0)
         return -1;
-    rc = add_words(&a->data.data_path, bytes.data, err);
+    add_words(&a->data.data_path, bytes.data);
     file_bytes_clear(&bytes);
-    if (rc == 0 && a->data.data_path.count == 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "%s names no datasets; it must list PREFIX or WEIGHT PREFIX",
-                              a->data.data_args_path);
-    return rc;
+    return a->data.data_path.count > 0
+               ? 0
+               : error_set_code(err, ERROR_USAGE,
+                                "%s names no datasets; it must list PREFIX or WEIGHT PREFIX",
+                                a->data.data_args_path);
 }
 
-/* An element is a prefix or a weight, which may be a number. */
-static int add_element(struct option_list *list, struct json_value value, struct error *err)
-{
-    char number[40];
-    const char *text;
-    size_t length;
-    double real;
-
-    if (json_string(value, &text, &length) == 0)
-        return add(list, text, length, err);
-    if (json_real(value, &real) < 0)
-        return error_set_code(
-            err, ERROR_USAGE,
-            "each element of the list must be a path or a weight; correct the file");
-    snprintf(number, sizeof(number), "%.17g", real);
-    return add(list, number, strlen(number), err);
-}
-
+/* The value of one split: a list of prefixes and weights, which may be numbers, or a string. */
 static int add_split(struct option_list *list, struct json_value value, struct error *err)
 {
     struct json_iterator at;
     struct json_value element;
     const char *text;
     size_t length;
+    double real;
 
     if (json_type(value) == JSON_NULL)
         return 0;
-    if (json_string(value, &text, &length) == 0)
-        return add_words(list, text, err);
+    if (json_string(value, &text, &length) == 0) {
+        add_words(list, text);
+        return 0;
+    }
     if (json_type(value) != JSON_ARRAY || json_iterate(value, &at) < 0)
         return error_set_code(err, ERROR_USAGE,
                               "it must be a list of weights and paths, as in [\"0.3\", \"a\", "
                               "\"0.7\", \"b\"]; correct the file");
-    while (json_next(&at, NULL, NULL, &element))
-        if (add_element(list, element, err) < 0)
-            return -1;
-    return 0;
-}
+    while (json_next(&at, NULL, NULL, &element)) {
+        char number[40];
 
-/* A misspelled name would be a split without data. */
-static int check_names(struct json_value root, struct error *err)
-{
-    struct json_iterator at;
-    struct json_value value;
-    const char *name;
-    size_t length;
-
-    if (json_type(root) != JSON_OBJECT || json_iterate(root, &at) < 0)
-        return 0;
-    while (json_next(&at, &name, &length, &value))
-        if (!(length == 5 && memcmp(name, "train", 5) == 0) &&
-            !(length == 5 && memcmp(name, "valid", 5) == 0) &&
-            !(length == 4 && memcmp(name, "test", 4) == 0))
-            return error_set_code(err, ERROR_USAGE,
-                                  "\"%.*s\" is not \"train\", \"valid\" or \"test\"; correct it",
-                                  length < 60 ? (int)length : 60, name);
+        if (json_string(element, &text, &length) == 0) {
+            add(list, text, length);
+            continue;
+        }
+        if (json_real(element, &real) < 0)
+            return error_set_code(
+                err, ERROR_USAGE,
+                "each element of the list must be a path or a weight; correct the file");
+        add(list, number, (size_t)snprintf(number, sizeof(number), "%.17g", real));
+    }
     return 0;
 }
 
@@ -119,41 +86,42 @@ static int read_splits(struct arguments *a, struct error *err)
     } splits[] = {{"train", &a->data.train_data_path},
                   {"valid", &a->data.valid_data_path},
                   {"test", &a->data.test_data_path}};
-    struct json *json = json_read_file(a->data.per_split_data_args_path, MOST_BYTES, err);
-    int rc = json ? check_names(json_root(json), err) : -1;
+    const char *path = a->data.per_split_data_args_path, *name;
+    struct json *json = json_read_file(path, MOST_BYTES, err);
+    struct json_iterator at;
+    struct json_value value;
+    size_t length;
+    int rc = 0;
 
-    if (json && rc < 0)
-        error_prefix(err, "%s", a->data.per_split_data_args_path);
-    for (size_t i = 0; i < 3 && rc == 0; i++) {
-        struct json_value value;
+    if (!json)
+        return -1;
+    if (json_type(json_root(json)) == JSON_OBJECT && json_iterate(json_root(json), &at) == 0)
+        while (rc == 0 && json_next(&at, &name, &length, &value)) {
+            size_t i = 0;
 
-        if (json_member(json_root(json), splits[i].name, &value) < 0)
-            continue;
-        rc = add_split(splits[i].list, value, err);
-        if (rc < 0)
-            error_prefix(err, "%s: \"%s\"", a->data.per_split_data_args_path, splits[i].name);
-    }
+            while (i < 3 &&
+                   (strlen(splits[i].name) != length || memcmp(splits[i].name, name, length) != 0))
+                i++;
+            /* A misspelled name would be a split without data. */
+            if (i == 3)
+                rc = error_set_code(err, ERROR_USAGE,
+                                    "%s: \"%.*s\" is not \"train\", \"valid\" or \"test\"; "
+                                    "correct it",
+                                    path, length < 60 ? (int)length : 60, name);
+            else if (add_split(splits[i].list, value, err) < 0)
+                rc = error_prefix(err, "%s: \"%s\"", path, splits[i].name);
+        }
     json_destroy(json);
     if (rc == 0 && a->data.train_data_path.count + a->data.valid_data_path.count == 0)
         return error_set_code(err, ERROR_USAGE,
                               "%s names no datasets; it must be an object with lists \"train\", "
                               "\"valid\" and \"test\"",
-                              a->data.per_split_data_args_path);
+                              path);
     return rc;
 }
 
 int data_files_read(struct arguments *a, struct error *err)
 {
-    size_t lists = a->data.train_data_path.count + a->data.valid_data_path.count +
-                   a->data.test_data_path.count;
-
-    if (a->data.data_args_path && (a->data.data_path.count > 0 || lists > 0))
-        return error_set(err, "--data-args-path cannot be used with --data-path or "
-                              "--*-data-path; drop one");
-    if (a->data.per_split_data_args_path &&
-        (a->data.data_path.count > 0 || lists > 0 || a->data.data_args_path))
-        return error_set(err, "--per-split-data-args-path cannot be used with --data-path, "
-                              "--data-args-path or --*-data-path; drop one");
     if (a->data.data_args_path) {
         a->data.lists_owned = 1;
         if (read_list(a, err) < 0)

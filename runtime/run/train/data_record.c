@@ -4,6 +4,7 @@
 #include "run/checkpoint/directory.h"
 #include "lib/file.h"
 #include "base/core/log.h"
+#include "base/core/memory_stream.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,15 +66,13 @@ static void put_samples(FILE *stream, const struct arguments *a)
     put_values(stream, a, arguments_use_bert(a) ? bert : fairseq);
 }
 
-/* One line per option. Caller frees; NULL: out of memory. */
+/* One line per option. The caller frees it. */
 static char *describe(const struct arguments *a, uint64_t seed)
 {
     char *text = NULL;
     size_t size;
-    FILE *stream = open_memstream(&text, &size);
+    FILE *stream = memory_stream(&text, &size);
 
-    if (!stream)
-        return NULL;
     if (a->data.mock_data)
         fprintf(stream, "--mock-data\n");
     put_list(stream, "data-path", &a->data.data_path);
@@ -85,10 +84,8 @@ static char *describe(const struct arguments *a, uint64_t seed)
     fprintf(stream, "--seq-length %" PRId64 "\n--seed %" PRIu64 "\n",
             a->model.network.shape.sequence, seed);
     put_samples(stream, a);
-    if (fclose(stream) == 0)
-        return text;
-    free(text);
-    return NULL;
+    memory_stream_close(stream);
+    return text;
 }
 
 /* The line of 'text' with the same option as 'line', or NULL. */
@@ -151,8 +148,6 @@ void data_record_keep(const struct arguments *a, uint64_t seed)
     struct error trouble;
     char path[PATH_MAX], *text = describe(a, seed);
 
-    if (!text)
-        return;
     if (a->checkpoint.load && !a->checkpoint.finetune &&
         directory_has(a->checkpoint.load, RECORD_NAME) &&
         directory_path(path, NULL, "%s/" RECORD_NAME, a->checkpoint.load) == 0 &&

@@ -6,6 +6,7 @@
 #include "base/core/crc.h"
 #include "event_file.h"
 #include "base/core/storage.h"
+#include "base/core/xmalloc.h"
 #include "message.h"
 
 #include <errno.h>
@@ -41,14 +42,10 @@ static void write_record(struct event_file *file, const struct message *data)
 
 struct event_file *event_file_create(const char *directory, struct error *err)
 {
-    struct event_file *file = calloc(1, sizeof(*file));
+    struct event_file *file = xcalloc(1, sizeof(*file));
     struct message version = {{0}, 0};
     char host[128] = "host", path[1024];
 
-    if (!file) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     gethostname(host, sizeof(host) - 1);
     if (file_make_directories(directory, 0777) < 0) {
         error_set_errno(err, errno, "--tensorboard-dir: cannot create %s", directory);

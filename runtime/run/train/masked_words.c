@@ -2,6 +2,7 @@
 #include "masked_words.h"
 #include "data/tokenizer/fairseq.h"
 #include "base/core/locate.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,7 @@ static int load_counts(struct masked_words *words, const struct arguments *a, st
         return error_set_code(
             err, ERROR_USAGE,
             "--freq-weighted-replacement needs --vocab-file, a dict.txt with counts; add it");
-    words->counts = calloc((size_t)a->model.network.shape.vocabulary, sizeof(*words->counts));
-    if (!words->counts)
-        return error_set(err, "out of memory");
+    words->counts = xcalloc((size_t)a->model.network.shape.vocabulary, sizeof(*words->counts));
     if (fairseq_dict_read(&dict, path, err) < 0) {
         fairseq_dict_clear(&dict);
         return -1;
@@ -40,11 +39,7 @@ static int load_begins(struct masked_words *words, const struct arguments *a, st
 
     if (!tokenizer)
         return -1;
-    words->begins = malloc((size_t)a->model.network.shape.vocabulary);
-    if (!words->begins) {
-        tokenizer_destroy(tokenizer);
-        return error_set(err, "out of memory");
-    }
+    words->begins = xcalloc((size_t)a->model.network.shape.vocabulary, 1);
     for (int64_t id = 0; id < a->model.network.shape.vocabulary; id++) {
         size_t length = 0;
         const char *text = tokenizer_piece(tokenizer, id, &length);

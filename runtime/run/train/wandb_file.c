@@ -7,6 +7,7 @@
 #include "lib/clock.h"
 #include "base/core/crc.h"
 #include "base/core/storage.h"
+#include "base/core/xmalloc.h"
 #include "message.h"
 
 #include <errno.h>
@@ -148,13 +149,9 @@ static int open_file(struct wandb_file *file, const char *directory, const char 
 struct wandb_file *wandb_file_create(const char *directory, const struct wandb_names *names,
                                      struct error *err)
 {
-    struct wandb_file *file = calloc(1, sizeof(*file));
+    struct wandb_file *file = xcalloc(1, sizeof(*file));
     char id[ID_LENGTH + 1];
 
-    if (!file) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     file->began = clock_now();
     make_id(id);
     if (open_file(file, directory, id, err) < 0) {

@@ -90,7 +90,6 @@ static void test_sizes(void)
 static void test_numbers(void)
 {
     struct error err;
-    size_t product = 7;
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         int64_t value = 0;
@@ -109,9 +108,6 @@ static void test_numbers(void)
                value == reals[i].value && (reals[i].rc == 0) == (err.text[0] == '\0'),
            "the number \"%s\" %s", reals[i].text, err.text);
     }
-    ok(size_multiply(3, 5, &product) == 0 && product == 15, "a product");
-    ok(size_multiply(SIZE_MAX, 2, &product) == -1 && product == 15, "a product that does not fit");
-    ok(size_multiply(SIZE_MAX, 0, &product) == 0 && product == 0, "nothing times a lot");
 }
 
 int main(void)
