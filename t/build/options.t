@@ -10,7 +10,7 @@ cd "$scratch" || exit 1
 # What is searched for in the directory of each part.
 parts="slurm:include/slurm/spank.h hwloc:include/hwloc.h cuda:bin/nvcc
     cublaslt:include/cublasLt.h cudnn:include/cudnn.h nccl:include/nccl.h openblas:include/cblas.h
-    zlib:include/zlib.h lzma:include/lzma.h zstd:include/zstd.h simdjson:include/simdjson.h"
+    zlib:include/zlib.h lzma:include/lzma.h zstd:include/zstd.h simdjson:include/simdjson.h openssl:include/openssl/hmac.h"
 configure() { TRY_LIMIT=300 try "$top/configure" --cache-file=cache --no-create "$@"; }
 
 configure
@@ -29,6 +29,9 @@ configure "${without[@]}"
 is "$rc" 0 "configure without any part"
 is "$(sed -n '/^configure:$/,$p' <<<"$out" | grep -c yes)" 0 "the summary reports it"
 unlike "$out" "built without" "parts that were disabled are not reported as missing"
+try ./config.status config.h spank/Makefile
+try make -C spank -n all
+is "$rc $(grep -c 'spank_megatron' <<<"$out")" "0 0" "without Slurm there is no plugin to build" || diag "$out"
 
 # GPU libraries in separate directories, if there is a toolkit.
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then

@@ -421,54 +421,64 @@ void attention_cases(void)
     test_attention_cached(1, 33, 64, 2, 1, 33);
 }
 
+/* Rows for the tiles of GPUs. A CPU, whose blocks attention_cases covers, gets fewer of them. */
+static void test_tiles(int64_t batch, int64_t q_rows, int64_t kv_rows, int64_t heads,
+                       int64_t kv_heads, int64_t size, int causal, int documents, double dropout)
+{
+    int64_t rows = gpu_rows(q_rows);
+
+    test_attention(batch, rows, kv_rows - q_rows + rows, heads, kv_heads, size, causal, documents,
+                   dropout);
+}
+
 void wide_attention_cases(void)
 {
     /* Tiles as for head size 64 above. */
-    test_attention(2, 65, 65, 2, 2, 128, 1, 0, 0);
-    test_attention(1, 127, 127, 2, 1, 128, 0, 0, 0);
-    test_attention(2, 128, 128, 2, 2, 128, 1, 0, 0);
-    test_attention(1, 129, 129, 6, 2, 128, 1, 0, 0);
-    test_attention(1, 256, 256, 2, 1, 128, 0, 0, 0);
-    test_attention(1, 300, 300, 3, 1, 128, 1, 1, 0);
-    test_attention(1, 384, 384, 2, 2, 128, 1, 1, 0);
-    test_attention(1, 130, 390, 2, 1, 128, 1, 0, 0);
-    test_attention(1, 128, 512, 2, 2, 128, 1, 1, 0);
-    test_attention(1, 70, 200, 2, 2, 128, 0, 0, 0);
+    test_tiles(2, 65, 65, 2, 2, 128, 1, 0, 0);
+    test_tiles(1, 127, 127, 2, 1, 128, 0, 0, 0);
+    test_tiles(2, 128, 128, 2, 2, 128, 1, 0, 0);
+    test_tiles(1, 129, 129, 6, 2, 128, 1, 0, 0);
+    test_tiles(1, 256, 256, 2, 1, 128, 0, 0, 0);
+    test_tiles(1, 300, 300, 3, 1, 128, 1, 1, 0);
+    test_tiles(1, 384, 384, 2, 2, 128, 1, 1, 0);
+    test_tiles(1, 130, 390, 2, 1, 128, 1, 0, 0);
+    test_tiles(1, 128, 512, 2, 2, 128, 1, 1, 0);
+    test_tiles(1, 70, 200, 2, 2, 128, 0, 0, 0);
     /* Other sizes, which the library may or may not support. */
-    test_attention(1, 130, 130, 4, 2, 80, 1, 0, 0);
-    test_attention(1, 128, 256, 2, 2, 80, 1, 1, 0);
-    test_attention(1, 128, 128, 2, 1, 96, 1, 0, 0);
-    test_attention(1, 100, 100, 2, 2, 96, 0, 0, 0);
+    test_tiles(1, 130, 130, 4, 2, 80, 1, 0, 0);
+    test_tiles(1, 128, 256, 2, 2, 80, 1, 1, 0);
+    test_tiles(1, 128, 128, 2, 1, 96, 1, 0, 0);
+    test_tiles(1, 100, 100, 2, 2, 96, 0, 0, 0);
     /* Tiles, as for head size 64: ends of rows, documents, shared keys. */
-    test_attention(2, 257, 257, 2, 2, 80, 1, 1, 0);
-    test_attention(1, 190, 385, 3, 1, 80, 1, 0, 0);
-    test_attention(2, 300, 300, 3, 1, 96, 1, 1, 0);
-    test_attention(1, 70, 200, 2, 2, 96, 0, 0, 0);
-    test_attention(1, 130, 130, 2, 1, 256, 1, 0, 0);
-    test_attention(1, 128, 128, 2, 2, 256, 1, 1, 0);
+    test_tiles(2, 257, 257, 2, 2, 80, 1, 1, 0);
+    test_tiles(1, 190, 385, 3, 1, 80, 1, 0, 0);
+    test_tiles(2, 300, 300, 3, 1, 96, 1, 1, 0);
+    test_tiles(1, 70, 200, 2, 2, 96, 0, 0, 0);
+    test_tiles(1, 130, 130, 2, 1, 256, 1, 0, 0);
+    test_tiles(1, 128, 128, 2, 2, 256, 1, 1, 0);
 }
 
 void attention_dropout_cases(void)
 {
-    test_attention(2, 9, 9, 2, 1, 8, 1, 0, 0.25);
-    test_attention(2, 64, 64, 2, 2, 64, 1, 0, 0.25);
-    test_attention(1, 65, 65, 4, 2, 64, 1, 0, 0.1);
-    test_attention(2, 128, 128, 2, 1, 64, 1, 0, 0.25);
-    test_attention(1, 200, 200, 2, 2, 64, 0, 0, 0.1);
-    test_attention(1, 300, 300, 3, 1, 64, 1, 1, 0.25);
-    test_attention(1, 130, 390, 2, 2, 64, 1, 0, 0.1);
-    test_attention(2, 128, 128, 2, 2, 128, 1, 0, 0.1);
-    test_attention(1, 129, 129, 6, 2, 128, 1, 0, 0.25);
-    test_attention(1, 256, 256, 2, 1, 128, 0, 0, 0.1);
-    test_attention(2, 128, 128, 2, 1, 128, 1, 1, 0.25);
-    test_attention(1, 130, 130, 2, 1, 80, 1, 0, 0.1);
+    test_tiles(2, 9, 9, 2, 1, 8, 1, 0, 0.25);
+    test_tiles(2, 64, 64, 2, 2, 64, 1, 0, 0.25);
+    test_tiles(1, 65, 65, 4, 2, 64, 1, 0, 0.1);
+    test_tiles(2, 128, 128, 2, 1, 64, 1, 0, 0.25);
+    test_tiles(1, 200, 200, 2, 2, 64, 0, 0, 0.1);
+    test_tiles(1, 300, 300, 3, 1, 64, 1, 1, 0.25);
+    test_tiles(1, 130, 390, 2, 2, 64, 1, 0, 0.1);
+    test_tiles(2, 128, 128, 2, 2, 128, 1, 0, 0.1);
+    test_tiles(1, 129, 129, 6, 2, 128, 1, 0, 0.25);
+    test_tiles(1, 256, 256, 2, 1, 128, 0, 0, 0.1);
+    test_tiles(2, 128, 128, 2, 1, 128, 1, 1, 0.25);
+    test_tiles(1, 130, 130, 2, 1, 80, 1, 0, 0.1);
     /* Only with the scores in memory; the last three have more keys than a block holds at once. */
-    test_attention(2, 33, 33, 4, 2, 25, 1, 0, 0.25);
-    test_attention(1, 3, 2056, 2, 1, 20, 1, 0, 0.1);
-    test_attention(1, 3, 2051, 2, 1, 20, 1, 0, 0.1);
-    test_attention(1, 2, 8208, 1, 1, 100, 1, 0, 0.1);
-    test_attention(1, 2, 8203, 1, 1, 100, 1, 0, 0.1);
-    test_attention(1, 2, 16400, 1, 1, 100, 1, 1, 0);
+    test_tiles(2, 33, 33, 4, 2, 25, 1, 0, 0.25);
+    test_tiles(1, 3, 2056, 2, 1, 20, 1, 0, 0.1);
+    test_tiles(1, 3, 2051, 2, 1, 20, 1, 0, 0.1);
+    test_tiles(1, 2, 8208, 1, 1, 100, 1, 0, 0.1);
+    test_tiles(1, 2, 8203, 1, 1, 100, 1, 0, 0.1);
+    test_tiles(1, 2, 16400, 1, 1, 100, 1, 1, 0);
 }
 
 void attention_window_cases(void)
@@ -489,17 +499,17 @@ void attention_end_cases(void)
     test_attention_ends(2, 9, 2, 2, 8, 0, 0, 0);
     test_attention_ends(2, 9, 2, 2, 8, 1, 0, 0);
     test_attention_ends(1, 9, 2, 2, 8, 1, 1, 0);
-    test_attention_ends(2, 128, 2, 2, 64, 0, 1, 0);
-    test_attention_ends(2, 128, 4, 2, 64, 0, 0, 0);
+    test_attention_ends(2, gpu_rows(128), 2, 2, 64, 0, 1, 0);
+    test_attention_ends(2, gpu_rows(128), 4, 2, 64, 0, 0, 0);
     test_attention_ends(1, 400, 2, 2, 64, 0, 1, 0);
-    test_attention_ends(1, 384, 2, 2, 64, 1, 1, 0);
-    test_attention_ends(2, 200, 2, 2, 64, 0, 0, 0);
-    test_attention_ends(2, 520, 4, 1, 64, 0, 1, 0);
-    test_attention_ends(3, 300, 6, 2, 64, 0, 0, 0);
-    test_attention_ends(1, 256, 2, 1, 128, 0, 1, 0);
-    test_attention_ends(1, 130, 2, 2, 128, 1, 0, 0);
-    test_attention_ends(1, 130, 2, 2, 25, 0, 1, 0);
-    test_attention(1, 128, 128, 2, 2, 64, 0, 1, 0);
-    test_attention_ends(2, 128, 2, 2, 64, 0, 1, 0.25);
-    test_attention_ends(2, 130, 2, 1, 64, 0, 0, 0.1);
+    test_attention_ends(1, gpu_rows(384), 2, 2, 64, 1, 1, 0);
+    test_attention_ends(2, gpu_rows(200), 2, 2, 64, 0, 0, 0);
+    test_attention_ends(2, gpu_rows(520), 4, 1, 64, 0, 1, 0);
+    test_attention_ends(3, gpu_rows(300), 6, 2, 64, 0, 0, 0);
+    test_attention_ends(1, gpu_rows(256), 2, 1, 128, 0, 1, 0);
+    test_attention_ends(1, gpu_rows(130), 2, 2, 128, 1, 0, 0);
+    test_attention_ends(1, gpu_rows(130), 2, 2, 25, 0, 1, 0);
+    test_tiles(1, 128, 128, 2, 2, 64, 0, 1, 0);
+    test_attention_ends(2, gpu_rows(128), 2, 2, 64, 0, 1, 0.25);
+    test_attention_ends(2, gpu_rows(130), 2, 1, 64, 0, 0, 0.1);
 }
