@@ -247,7 +247,6 @@ static double difference(const struct slot *slot)
 
 double time_briefly(void (*run)(struct device_plan *), struct device_plan *made)
 {
-    struct error err;
     struct device_event *from = device_event_create(device, 1);
     struct device_event *to = device_event_create(device, 1);
     double seconds;
@@ -471,7 +470,6 @@ void run_now(struct device_plan *made)
 
 void copy_bandwidth(void)
 {
-    struct error err;
     struct device_event *from = device_event_create(device, 1);
     struct device_event *to = device_event_create(device, 1);
     size_t bytes = (size_t)1 << 30;
