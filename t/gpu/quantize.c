@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels that produce fp8 operands (runtime/engine/device/cuda/quantize.cu, quantize_blocks.cu)
- * against double precision and fp8.h: both layouts, scales of blocks, the largest magnitude, column
- * sums; then their bandwidth. */
+/* The kernels that produce fp8 operands (runtime/engine/device/cuda/quantize.cu,
+ * quantize_blocks.cu) against double precision and fp8.h: both layouts, scales of blocks, the
+ * largest magnitude, column sums; then their bandwidth. */
 #include "engine/device/fp8.h"
-#include "engine/device/cuda/quantize.h"
+#include "engine/device/cuda/kernels.h"
 #include "tap.h"
 
 #include <stdlib.h>
@@ -76,7 +76,8 @@ static struct test begin(int64_t rows, int64_t cols, enum device_type type)
     t.scale_d = device_memory_of(sizeof(float));
     t.amax_d = device_memory_of(sizeof(float));
     t.sums_d = device_memory_of(2 * (size_t)cols * sizeof(float));
-    t.workspace_d = device_memory_of(kernel_quantize_workspace(rows, 2 * cols));
+    t.workspace_d = device_memory_of(
+        kernel_quantize_workspace(&(struct quantize_shape){.rows = rows, .cols = 2 * cols}));
     cudaMemcpy(t.x_d, t.x, 2 * n * sizeof(*t.x), cudaMemcpyHostToDevice);
     cudaMemcpy(t.dy_d, t.dy, n * sizeof(*t.dy), cudaMemcpyHostToDevice);
     cudaMemcpy(t.scale_d, &SCALE, sizeof(SCALE), cudaMemcpyHostToDevice);
@@ -93,28 +94,39 @@ static void end(struct test *t)
     free(t->x), free(t->dy);
 }
 
+static struct quantize_shape shape_of(const struct test *t, int kind, enum scaled_part part,
+                                      int bias)
+{
+    static const enum quantize_source sources[KINDS] = {QUANTIZE_MATRIX, QUANTIZE_ACTIVATION,
+                                                        QUANTIZE_ACTIVATION_GRADIENT, QUANTIZE_GATE,
+                                                        QUANTIZE_GATE_GRADIENT};
+
+    return (struct quantize_shape){.rows = t->rows,
+                                   .cols = kind == SWIGLU_GRADIENT ? 2 * t->cols : t->cols,
+                                   .from = TYPE_BF16,
+                                   .to = t->type,
+                                   .bias = bias,
+                                   .source = sources[kind],
+                                   .activation = ACTIVATION_GELU_TANH,
+                                   .part = part};
+}
+
 static void run(const struct test *t, int kind)
 {
-    struct quantize_result result = {.type = t->type,
-                                     .rows = t->rows_d,
-                                     .columns = t->columns_d,
-                                     .scale = t->scale_d,
-                                     .amax = t->amax_d};
-    int64_t r = t->rows, c = t->cols;
+    struct quantize_shape s =
+        shape_of(t, kind, SCALED_WHOLE, kind == CAST || kind == GELU_GRADIENT);
 
     cudaMemset(t->amax_d, 0, sizeof(float));
-    if (kind == CAST)
-        kernel_quantize(0, TYPE_BF16, r, c, 2 * c, t->x_d, &result, t->sums_d, 0, t->workspace_d);
-    else if (kind == GELU)
-        kernel_quantize_gelu(0, TYPE_BF16, r, c, t->x_d, &result);
-    else if (kind == GELU_GRADIENT)
-        kernel_quantize_gelu_backward(0, TYPE_BF16, r, c, t->dy_d, t->x_d, &result, t->sums_d, 0,
-                                      t->workspace_d);
-    else if (kind == SWIGLU)
-        kernel_quantize_swiglu(0, TYPE_BF16, r, c, t->x_d, &result);
-    else
-        kernel_quantize_swiglu_backward(0, TYPE_BF16, r, c, t->dy_d, t->x_d, &result, NULL, 0,
-                                        NULL);
+    kernel_quantize(0, &s,
+                    &(struct quantize_operands){.x = t->x_d,
+                                                .dy = t->dy_d,
+                                                .rows = t->rows_d,
+                                                .columns = t->columns_d,
+                                                .scale = t->scale_d,
+                                                .scaled = 1,
+                                                .amax = t->amax_d,
+                                                .dbias = t->sums_d},
+                    t->workspace_d);
 }
 
 /* Element (r, c) of what a kernel is to write, before scaling. */
@@ -124,8 +136,8 @@ static double expected(const struct test *t, int kind, int64_t r, int64_t c)
     int64_t wide = 2 * t->cols;
 
     if (kind == CAST)
-        return from_bf16(t->x[r * wide + c]);
-    if (kind == GELU || kind == GELU_GRADIENT) { /* x is dense there */
+        return from_bf16(t->x[r * t->cols + c]);
+    if (kind == GELU || kind == GELU_GRADIENT) {
         double x = from_bf16(t->x[r * t->cols + c]);
 
         u = 0.7978845608028654 * (x + 0.044715 * x * x * x), tanh_u = tanh(u);
@@ -198,7 +210,10 @@ static void check_transpose(const struct test *t)
     run(t, CAST);
     cudaMemcpy(columns, t->columns_d, n, cudaMemcpyDeviceToHost);
     cudaMemset(t->columns_d, 0, n);
-    kernel_transpose_bytes(0, t->rows, t->cols, t->rows_d, t->columns_d);
+    kernel_quantize(
+        0,
+        &(struct quantize_shape){.rows = t->rows, .cols = t->cols, .from = t->type, .to = t->type},
+        &(struct quantize_operands){.x = t->rows_d, .columns = t->columns_d}, t->workspace_d);
     cudaMemcpy(again, t->columns_d, n, cudaMemcpyDeviceToHost);
     ok(memcmp(columns, again, n) == 0, "a transpose alone gives the same bytes");
     free(columns), free(again);
@@ -258,29 +273,6 @@ static void check_factor(const char *layout, enum scaled_part part, const double
              (long long)(first % depth), (long long)rows, (long long)depth);
 }
 
-/* Element (r, c) of what is cast; here x of a cast is dense. */
-static double expected_dense(const struct test *t, int kind, int64_t r, int64_t c)
-{
-    return kind == CAST ? (double)from_bf16(t->x[r * t->cols + c]) : expected(t, kind, r, c);
-}
-
-static struct quantize_shape blocks_shape(const struct test *t, int kind, enum scaled_part part,
-                                          int bias)
-{
-    static const enum quantize_source sources[KINDS] = {QUANTIZE_MATRIX, QUANTIZE_ACTIVATION,
-                                                        QUANTIZE_ACTIVATION_GRADIENT, QUANTIZE_GATE,
-                                                        QUANTIZE_GATE_GRADIENT};
-
-    return (struct quantize_shape){.rows = t->rows,
-                                   .cols = kind == SWIGLU_GRADIENT ? 2 * t->cols : t->cols,
-                                   .from = TYPE_BF16,
-                                   .to = t->type,
-                                   .bias = bias,
-                                   .source = sources[kind],
-                                   .activation = ACTIVATION_GELU_TANH,
-                                   .part = part};
-}
-
 static void check_sums(const double *values, const float *sums, int64_t rows, int64_t cols)
 {
     double error = 0;
@@ -299,7 +291,7 @@ static void check_blocks(const struct test *t, int kind, enum scaled_part part)
 {
     int bias = part == SCALED_VECTORS && (kind == CAST || kind == GELU_GRADIENT);
     double slack = kind == GELU_GRADIENT || kind == SWIGLU_GRADIENT ? 1e-6 : 0;
-    struct quantize_shape s = blocks_shape(t, kind, part, bias);
+    struct quantize_shape s = shape_of(t, kind, part, bias);
     size_t n = (size_t)(s.rows * s.cols);
     size_t counts[2] = {(size_t)scaling_count(part, s.rows, s.cols) * sizeof(float),
                         (size_t)scaling_count(part, s.cols, s.rows) * sizeof(float)};
@@ -318,7 +310,7 @@ static void check_blocks(const struct test *t, int kind, enum scaled_part part)
                                   .dbias = t->sums_d};
 
     cudaMemset(t->amax_d, 0, sizeof(float));
-    kernel_quantize_blocks(0, &s, &o, t->workspace_d);
+    kernel_quantize(0, &s, &o, t->workspace_d);
     cudaMemcpy(rows, t->rows_d, n, cudaMemcpyDeviceToHost);
     cudaMemcpy(columns, t->columns_d, n, cudaMemcpyDeviceToHost);
     cudaMemcpy(&amax, t->amax_d, sizeof(amax), cudaMemcpyDeviceToHost);
@@ -327,7 +319,7 @@ static void check_blocks(const struct test *t, int kind, enum scaled_part part)
         cudaMemcpy(inverse[i], inverse_d[i], counts[i], cudaMemcpyDeviceToHost);
     for (int64_t r = 0; r < s.rows; r++)
         for (int64_t c = 0; c < s.cols; c++) {
-            double value = expected_dense(t, kind, r, c);
+            double value = expected(t, kind, r, c);
 
             values[r * s.cols + c] = turned[c * s.rows + r] = value;
             largest = fmax(largest, fabs(value));
@@ -350,7 +342,7 @@ static void check_special_blocks(void)
 {
     enum { SIDE = 256, ZERO_ROW = 3, INF_ROW = 5, NAN_ROW = 200 };
     struct test t = begin(SIDE, SIDE, TYPE_E4M3);
-    struct quantize_shape s = blocks_shape(&t, CAST, SCALED_VECTORS, 0);
+    struct quantize_shape s = shape_of(&t, CAST, SCALED_VECTORS, 0);
     float *inverse_d[2] = {device_memory_of(2 * SIDE * sizeof(float)),
                            device_memory_of(2 * SIDE * sizeof(float))};
     float inverse[2 * SIDE], amax;
@@ -368,7 +360,7 @@ static void check_special_blocks(void)
     t.x[NAN_ROW * SIDE + 128] = 0x7fc0;
     cudaMemcpy(t.x_d, t.x, SIDE * SIDE * sizeof(*t.x), cudaMemcpyHostToDevice);
     cudaMemset(t.amax_d, 0, sizeof(float));
-    kernel_quantize_blocks(0, &s, &o, NULL);
+    kernel_quantize(0, &s, &o, t.workspace_d);
     cudaMemcpy(rows, t.rows_d, SIDE * SIDE, cudaMemcpyDeviceToHost);
     cudaMemcpy(inverse, inverse_d[0], sizeof(inverse), cudaMemcpyDeviceToHost);
     cudaMemcpy(&amax, t.amax_d, sizeof(amax), cudaMemcpyDeviceToHost);
@@ -404,17 +396,17 @@ static void check_all_blocks(void)
 
 static void run_blocks(const struct test *t, int kind, float *const inverse[2])
 {
-    struct quantize_shape s = blocks_shape(t, kind, SCALED_VECTORS, 0);
+    struct quantize_shape s = shape_of(t, kind, SCALED_VECTORS, 0);
 
-    kernel_quantize_blocks(0, &s,
-                           &(struct quantize_operands){.x = t->x_d,
-                                                       .dy = t->dy_d,
-                                                       .rows = t->rows_d,
-                                                       .columns = t->columns_d,
-                                                       .amax = t->amax_d,
-                                                       .inverse = inverse[0],
-                                                       .columns_inverse = inverse[1]},
-                           NULL);
+    kernel_quantize(0, &s,
+                    &(struct quantize_operands){.x = t->x_d,
+                                                .dy = t->dy_d,
+                                                .rows = t->rows_d,
+                                                .columns = t->columns_d,
+                                                .amax = t->amax_d,
+                                                .inverse = inverse[0],
+                                                .columns_inverse = inverse[1]},
+                    NULL);
 }
 
 static void measure(int64_t rows, int64_t cols)

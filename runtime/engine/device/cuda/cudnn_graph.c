@@ -3,7 +3,7 @@
  * latter is a set of C++ headers that are not part of Debian or the CUDA toolkit (only of PyPI's
  * nvidia-cudnn-frontend), so a build would need one more download. It covers all of cuDNN, while we
  * need one kind of graph, attention; and it chooses and caches plans itself, which tuning.h does
- * here for all kernels. The 400 lines below set descriptors, query the heuristic and run plans. */
+ * here for all kernels. This file sets descriptors, queries the heuristic and runs plans. */
 #include "cudnn_graph.h"
 #include "base/core/xmalloc.h"
 

@@ -10,8 +10,8 @@
 namespace
 {
 
-/* Does the GPU compiled for have fp8? For others, kernels that write it are empty, which saves much
- * of the time to compile: no plan uses them there. */
+/* Does the target architecture have fp8? For others, kernels that write it are empty, which saves
+ * much compile time: no plan uses them there. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
 constexpr bool HAS_FP8 = false;
 #else

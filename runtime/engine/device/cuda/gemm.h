@@ -53,7 +53,7 @@ struct gemm_operands {
     const float *scale_a, *scale_b; /* fp8: factors of A and B in device memory, as in scaling.h */
 };
 
-enum { GEMM_LOADED = 512 }; /* kernels to keep in mind */
+enum { GEMM_LOADED = 512 }; /* kernels to remember */
 
 /* Shared by all plans of a device. */
 struct gemm_context {

@@ -26,8 +26,8 @@ __host__ __device__ constexpr int registers_of(int columns)
     return SLICE * columns / GROUP;
 }
 
-/* Rows of a tile of queries in the gradient's second kernel: what two products and their sums take
- * must fit into registers. */
+/* Rows of a tile of queries in the gradient's second kernel: two products and their sums must fit
+ * into registers. */
 __host__ __device__ constexpr int passing_queries(int width)
 {
     return width > 64 ? 64 : TILE;

@@ -115,7 +115,7 @@ struct stage {
     }
 };
 
-/* Load a tile of W: K-major forward, else 64 columns after the other. */
+/* Load a tile of W: K-major forward, in blocks of 64 columns for the gradient. */
 template <bool GRADIENT, bool GATED>
 __device__ inline void load_weights(const struct linear_arguments &a, uint32_t to, int column,
                                     int k, uint32_t full)

@@ -20,14 +20,12 @@ extern "C" {
     void kernel_##name(cudaStream_t, const struct shape##_shape *, const struct name##_operands *, \
                        void *workspace);                                                           \
     size_t kernel_##name##_workspace(const struct shape##_shape *);
-#define WRITTEN(...)
 #define LINEAR(...)
 #define ATTENTION(...)
 #define OPERATION(kind, name, shape, category, label, cpu, cuda) cuda(name, shape)
 #include "engine/device/operations.def"
 #undef KERNEL
 #undef KERNEL_AND_SPACE
-#undef WRITTEN
 #undef LINEAR
 #undef ATTENTION
 

@@ -6,7 +6,6 @@
  * Accumulation: fast in the forward pass, with promotion to fp32 in both gradients, as Transformer
  * Engine does it. With blockwise scales there is no fast accumulation. */
 #include "cuda.h"
-#include "quantize.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -132,15 +131,14 @@ static void cast_noise(cudaStream_t stream, int64_t rows, int64_t depth, enum de
 {
     const struct quantize_shape shape = {
         .rows = rows, .cols = depth, .from = TYPE_BF16, .to = type, .part = part};
-    const struct quantize_result whole = {.type = type, .rows = to, .scale = scale};
+    const struct quantize_operands operands = {.x = noise,
+                                               .rows = to,
+                                               .scale = scale,
+                                               .scaled = 1,
+                                               .inverse = part == SCALED_WHOLE ? NULL : scale};
 
     kernel_noise(stream, TYPE_BF16, rows * depth, noise);
-    if (part == SCALED_WHOLE)
-        kernel_quantize(stream, TYPE_BF16, rows, depth, depth, noise, &whole, NULL, 0, NULL);
-    else
-        kernel_quantize_blocks(
-            stream, &shape, &(struct quantize_operands){.x = noise, .rows = to, .inverse = scale},
-            NULL);
+    kernel_quantize(stream, &shape, &operands, NULL);
 }
 
 static int scratch_create(struct cuda_plan *plan, const struct gemm_shape *g, struct scratch *t)

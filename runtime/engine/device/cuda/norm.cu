@@ -51,8 +51,7 @@ template <typename T> __device__ inline uint32_t store_fp8(uint8_t *y, float *v,
     return largest;
 }
 
-/* What every thread of a warp that wrote fp8 calls at the end; 'first' is one thread of the grid.
- */
+/* Called at the end by all threads of a warp that wrote fp8; 'first': one thread of the grid. */
 __device__ inline void end_fp8(const operand_scale &y, uint32_t largest, bool first)
 {
     largest = __reduce_max_sync(0xffffffffu, largest);

@@ -10,7 +10,7 @@ constexpr int FLOATS = 4;
 constexpr int SUM_BLOCKS = 1056; /* fixed: the order of the sum depends only on the count */
 
 struct adam_constants {
-    float beta1, beta2, epsilon;   /* given */
+    float beta1, beta2, epsilon;   /* the plan's */
     float lr, decay, factor;       /* learning rate of this step */
     float inverse1, inverse_root2; /* bias corrections of the moments */
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that consist of our kernels; operations.def tells which. */
 #include "cuda.h"
-#include "quantize.h"
 
 /* How an operation works, and the bytes of memory that it needs on the stream. */
 struct work {
@@ -9,63 +8,6 @@ struct work {
                 const void *operands);
     size_t (*space)(const struct operation *operation); /* NULL: 0 */
 };
-
-/* The workspace has the largest magnitudes first, then partial column sums. */
-static void work_quantize(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
-                          const void *operands)
-{
-    const struct quantize_shape *s = &plan->operation.quantize;
-    const struct quantize_operands *o = operands;
-    uint32_t *largest = workspace;
-    const struct quantize_result result = {.type = s->to,
-                                           .rows = o->rows,
-                                           .columns = o->columns,
-                                           .scale = o->scale,
-                                           .amax = o->amax,
-                                           .largest = o->scaled ? NULL : largest,
-                                           .margin = s->margin,
-                                           .inverse = o->inverse};
-    float *dbias = s->bias ? o->dbias : NULL, *sums = (float *)(largest + QUANTIZE_PARTS);
-
-    if (s->part != SCALED_WHOLE) {
-        kernel_quantize_blocks(stream->native, s, o, workspace);
-        return;
-    }
-    switch (s->source) {
-    case QUANTIZE_ACTIVATION:
-        kernel_quantize_gelu(stream->native, s->from, s->rows, s->cols, o->x, &result);
-        break;
-    case QUANTIZE_ACTIVATION_GRADIENT:
-        kernel_quantize_gelu_backward(stream->native, s->from, s->rows, s->cols, o->dy, o->x,
-                                      &result, dbias, o->accumulate, sums);
-        break;
-    case QUANTIZE_GATE:
-        kernel_quantize_swiglu(stream->native, s->from, s->rows, s->cols, o->x, &result);
-        break;
-    case QUANTIZE_GATE_GRADIENT:
-        kernel_quantize_swiglu_backward(stream->native, s->from, s->rows, s->cols / 2, o->dy, o->x,
-                                        &result, dbias, o->accumulate, sums);
-        break;
-    default:
-        if (s->from == s->to)
-            kernel_transpose_bytes(stream->native, s->rows, s->cols, o->x, o->columns);
-        else if (s->from == TYPE_FP32)
-            kernel_quantize_master(stream->native, s->rows, s->cols, o->x, &result);
-        else
-            kernel_quantize(stream->native, s->from, s->rows, s->cols, s->cols, o->x, &result,
-                            dbias, o->accumulate, sums);
-        break;
-    }
-}
-
-static size_t space_quantize(const struct operation *operation)
-{
-    const struct quantize_shape *s = &operation->quantize;
-
-    return s->part != SCALED_WHOLE
-               ? kernel_quantize_blocks_workspace(s)
-               : QUANTIZE_PARTS * sizeof(uint32_t) + kernel_quantize_workspace(s->rows, s->cols);
-}
 
 #define KERNEL(name, shape)                                                                      \
     static void work_##name(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace, \
@@ -84,39 +26,21 @@ static size_t space_quantize(const struct operation *operation)
     {                                                                                            \
         return kernel_##name##_workspace(&operation->shape);                                     \
     }
-#define WRITTEN(...)
 #define LINEAR(...)
 #define ATTENTION(...)
 #define OPERATION(kind, name, shape, category, label, cpu, cuda) cuda(name, shape)
 #include "engine/device/operations.def"
 #undef KERNEL
 #undef KERNEL_AND_SPACE
-#undef WRITTEN
 #undef LINEAR
 #undef ATTENTION
 
 static const struct work works[OPERATION_COUNT] = {
-#define KERNEL(name)      \
-    {                     \
-        work_##name, NULL \
-    }
-#define KERNEL_AND_SPACE(name)    \
-    {                             \
-        work_##name, space_##name \
-    }
-#define WRITTEN(name)             \
-    {                             \
-        work_##name, space_##name \
-    }
-#define LINEAR(name) \
-    {                \
-        NULL, NULL   \
-    }
-#define ATTENTION(name) \
-    {                   \
-        NULL, NULL      \
-    }
-#define OPERATION(kind, name, shape, category, label, cpu, cuda) [OPERATION_##kind] = cuda(name),
+#define KERNEL(name)                                             work_##name, NULL
+#define KERNEL_AND_SPACE(name)                                   work_##name, space_##name
+#define LINEAR(name)                                             NULL, NULL
+#define ATTENTION(name)                                          NULL, NULL
+#define OPERATION(kind, name, shape, category, label, cpu, cuda) [OPERATION_##kind] = {cuda(name)},
 #include "engine/device/operations.def"
 };
 

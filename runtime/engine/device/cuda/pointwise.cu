@@ -237,7 +237,7 @@ extern "C" void kernel_gather_rows(cudaStream_t stream, const gather_rows_shape 
 
 extern "C" void kernel_normal(cudaStream_t stream, const normal_shape *s, const normal_operands *o)
 {
-    const int64_t pairs = s->cols / 2 + 1; /* that a row has numbers of, at most */
+    const int64_t pairs = s->cols / 2 + 1; /* the most that a row needs */
 
     normal<<<blocks_for(s->rows * pairs), THREADS, 0, stream>>>(o->out, *s, pairs, o->seed,
                                                                 o->purpose);
@@ -260,7 +260,7 @@ extern "C" void kernel_fill(cudaStream_t stream, const fill_shape *s, const fill
         fill<<<blocks, THREADS, 0, stream>>>((float *)o->out, (float)s->value, s->count);
         break;
     case TYPE_E4M3:
-    case TYPE_E5M2: /* plans do not have other values */
+    case TYPE_E5M2: /* plans fill fp8 with 0 only */
         cudaMemsetAsync(o->out, 0, (size_t)s->count, stream);
         break;
     case TYPE_FP64:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fp8 operands of matrix products, made where their values are made: a cast, GELU, SwiGLU and their
- * gradients, each written row-major, transposed, or both. Tensor cores take 8-bit operands only
- * with the summed dimension contiguous, so the backward pass needs both layouts.
+/* OPERATION_QUANTIZE: fp8 operands of matrix products, cast where their values are computed: a
+ * given matrix, GELU or SwiGLU, or their gradients, each written row-major, transposed, or both.
+ * Tensor cores take 8-bit operands only with the summed dimension contiguous, so the backward pass
+ * needs both layouts.
  *
  * A block walks down TILES tiles of ROWS x COLS elements. */
 #include "quantize.cuh"
@@ -9,7 +10,7 @@
 namespace
 {
 
-constexpr int THREADS = 256, COLS = 64, TILES = 4;
+constexpr int THREADS = 256, COLS = 64, TILES = 4, QUANTIZE_PARTS = 256;
 
 struct outputs {
     uint8_t *rows, *columns;
@@ -258,37 +259,32 @@ dim3 grid_of(int64_t rows, int64_t cols)
 }
 
 template <typename SOURCE>
-void launch(cudaStream_t stream, const SOURCE &source, int64_t rows, int64_t cols,
-            const struct quantize_result *result, float *dbias, int accumulate, float *workspace)
+void launch(cudaStream_t stream, const quantize_shape *s, const outputs &o, const SOURCE &source)
 {
-    const outputs o = {(uint8_t *)result->rows,
-                       (uint8_t *)result->columns,
-                       result->scale,
-                       result->amax,
-                       dbias ? workspace : NULL,
-                       rows,
-                       cols * SOURCE::PARTS,
-                       result->largest,
-                       result->margin,
-                       result->inverse};
-    const dim3 grid = grid_of(rows, cols);
+    const dim3 grid = grid_of(s->rows, s->cols / SOURCE::PARTS);
 
-    if (result->largest)
-        find_largest<<<QUANTIZE_PARTS, THREADS, 0, stream>>>(source, rows, cols, result->scale,
-                                                             result->largest);
-    if (result->type == TYPE_E5M2 && dbias)
+    if (o.largest)
+        find_largest<<<QUANTIZE_PARTS, THREADS, 0, stream>>>(
+            source, s->rows, s->cols / SOURCE::PARTS, o.scale, (uint32_t *)o.largest);
+    if (s->to == TYPE_E5M2 && s->bias)
         quantize<SOURCE, __NV_E5M2, true><<<grid, THREADS, 0, stream>>>(source, o);
-    else if (result->type == TYPE_E5M2)
+    else if (s->to == TYPE_E5M2)
         quantize<SOURCE, __NV_E5M2, false><<<grid, THREADS, 0, stream>>>(source, o);
-    else if (dbias)
+    else if (s->bias)
         quantize<SOURCE, __NV_E4M3, true><<<grid, THREADS, 0, stream>>>(source, o);
     else
         quantize<SOURCE, __NV_E4M3, false><<<grid, THREADS, 0, stream>>>(source, o);
-    if (dbias) {
-        const totals t = {{dbias, NULL, NULL}};
+}
 
-        kernel_add_shares(stream, workspace, t, 1, (int)grid.y, o.col_count, accumulate);
-    }
+/* Master weights: fewer kernels. */
+void launch_master(cudaStream_t stream, const quantize_shape *s, const outputs &o,
+                   const cast<float> &source)
+{
+    if (o.largest)
+        find_largest<<<QUANTIZE_PARTS, THREADS, 0, stream>>>(source, s->rows, s->cols, o.scale,
+                                                             (uint32_t *)o.largest);
+    quantize<cast<float>, __NV_E4M3, false>
+        <<<grid_of(s->rows, s->cols), THREADS, 0, stream>>>(source, o);
 }
 
 } // namespace
@@ -308,72 +304,62 @@ extern "C" void kernel_weight_scales(cudaStream_t stream, const weight_scales_sh
                                                                                       *operands);
 }
 
-extern "C" size_t kernel_quantize_workspace(int64_t rows, int64_t cols)
+/* The largest magnitudes, then partial column sums. */
+extern "C" size_t kernel_quantize_workspace(const quantize_shape *s)
 {
-    return (size_t)(divide_up(rows, ROWS * TILES) * cols) * sizeof(float);
+    if (s->part != SCALED_WHOLE)
+        return quantize_blocks_workspace(s);
+    return QUANTIZE_PARTS * sizeof(uint32_t) +
+           (size_t)(divide_up(s->rows, ROWS * TILES) * s->cols) * sizeof(float);
 }
 
-extern "C" void kernel_quantize(cudaStream_t stream, enum device_type type, int64_t rows,
-                                int64_t cols, int64_t stride, const void *x,
-                                const struct quantize_result *result, float *dbias, int accumulate,
-                                float *workspace)
+extern "C" void kernel_quantize(cudaStream_t stream, const quantize_shape *s,
+                                const quantize_operands *operands, void *workspace)
 {
-    WITH_16_BITS(type, launch(stream, cast<T>{(const T *)x, stride}, rows, cols, result, dbias,
-                              accumulate, workspace));
-}
+    uint32_t *largest = operands->scaled ? NULL : (uint32_t *)workspace;
+    float *sums = s->bias ? (float *)((uint32_t *)workspace + QUANTIZE_PARTS) : NULL;
+    const outputs o = {(uint8_t *)operands->rows,
+                       (uint8_t *)operands->columns,
+                       operands->scale,
+                       operands->amax,
+                       sums,
+                       s->rows,
+                       s->cols,
+                       largest,
+                       s->margin,
+                       operands->inverse};
+    const void *x = operands->x, *dy = operands->dy;
 
-extern "C" void kernel_quantize_master(cudaStream_t stream, int64_t rows, int64_t cols,
-                                       const float *x, const struct quantize_result *result)
-{
-    const cast<float> source = {x, cols};
-    const outputs o = {
-        (uint8_t *)result->rows, NULL,           result->scale,  result->amax, NULL, rows, cols,
-        result->largest,         result->margin, result->inverse};
+#define FROM(SOURCE, ...) WITH_16_BITS(s->from, launch(stream, s, o, SOURCE<T>{__VA_ARGS__}))
+    if (s->part != SCALED_WHOLE)
+        return quantize_blocks(stream, s, operands, workspace);
+    switch (s->source) {
+    case QUANTIZE_ACTIVATION:
+        FROM(gelu_of, (const T *)x, s->cols);
+        break;
+    case QUANTIZE_ACTIVATION_GRADIENT:
+        FROM(gelu_gradient_of, (const T *)dy, (const T *)x, s->cols);
+        break;
+    case QUANTIZE_GATE:
+        FROM(swiglu_of, (const T *)x, s->cols);
+        break;
+    case QUANTIZE_GATE_GRADIENT:
+        FROM(swiglu_gradient_of, (const T *)dy, (const T *)x, s->cols / 2);
+        break;
+    default:
+        if (s->from == s->to)
+            transpose<<<grid_of(s->rows, s->cols), THREADS, 0, stream>>>((const uint8_t *)x, o);
+        else if (s->from == TYPE_FP32)
+            launch_master(stream, s, o, cast<float>{(const float *)x, s->cols});
+        else
+            FROM(cast, (const T *)x, s->cols);
+        break;
+    }
+#undef FROM
+    if (s->bias) {
+        const totals t = {{operands->dbias, NULL, NULL}};
 
-    if (result->largest)
-        find_largest<<<QUANTIZE_PARTS, THREADS, 0, stream>>>(source, rows, cols, result->scale,
-                                                             result->largest);
-    quantize<cast<float>, __NV_E4M3, false><<<grid_of(rows, cols), THREADS, 0, stream>>>(source, o);
-}
-
-extern "C" void kernel_quantize_gelu(cudaStream_t stream, enum device_type type, int64_t rows,
-                                     int64_t cols, const void *pre,
-                                     const struct quantize_result *result)
-{
-    WITH_16_BITS(
-        type, launch(stream, gelu_of<T>{(const T *)pre, cols}, rows, cols, result, NULL, 0, NULL));
-}
-
-extern "C" void kernel_quantize_gelu_backward(cudaStream_t stream, enum device_type type,
-                                              int64_t rows, int64_t cols, const void *dy,
-                                              const void *pre, const struct quantize_result *result,
-                                              float *dbias, int accumulate, float *workspace)
-{
-    WITH_16_BITS(type, launch(stream, gelu_gradient_of<T>{(const T *)dy, (const T *)pre, cols},
-                              rows, cols, result, dbias, accumulate, workspace));
-}
-
-extern "C" void kernel_quantize_swiglu(cudaStream_t stream, enum device_type type, int64_t rows,
-                                       int64_t cols, const void *x,
-                                       const struct quantize_result *result)
-{
-    WITH_16_BITS(
-        type, launch(stream, swiglu_of<T>{(const T *)x, cols}, rows, cols, result, NULL, 0, NULL));
-}
-
-extern "C" void kernel_quantize_swiglu_backward(cudaStream_t stream, enum device_type type,
-                                                int64_t rows, int64_t cols, const void *dy,
-                                                const void *x, const struct quantize_result *result,
-                                                float *dbias, int accumulate, float *workspace)
-{
-    WITH_16_BITS(type, launch(stream, swiglu_gradient_of<T>{(const T *)dy, (const T *)x, cols},
-                              rows, cols, result, dbias, accumulate, workspace));
-}
-
-extern "C" void kernel_transpose_bytes(cudaStream_t stream, int64_t rows, int64_t cols,
-                                       const void *x, void *y)
-{
-    const outputs o = {NULL, (uint8_t *)y, NULL, NULL, NULL, rows, cols, NULL, 0, NULL};
-
-    transpose<<<grid_of(rows, cols), THREADS, 0, stream>>>((const uint8_t *)x, o);
+        kernel_add_shares(stream, sums, t, 1, (int)divide_up(s->rows, ROWS * TILES), s->cols,
+                          operands->accumulate);
+    }
 }

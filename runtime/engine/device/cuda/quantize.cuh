@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the kernels that write fp8 operands: what computes the values, and the transposition of
- * a tile. A thread holds four rows of eight columns; four bytes of a column become one word in
+/* Shared by the kernels that write fp8 operands: the sources of the values, and the transposition
+ * of a tile. A thread holds four rows of eight columns; four bytes of a column become one word in
  * shared memory, and whole lines of the transposed matrix leave from there. The word's place is
  * permuted by its column so that there are few bank conflicts. */
 #ifndef MEGATRON_QUANTIZE_CUH
@@ -9,7 +9,12 @@
 #include "common.cuh"
 #include "fp8.cuh"
 #include "gelu.cuh"
-#include "quantize.h"
+
+/* quantize_blocks.cu: OPERATION_QUANTIZE with blockwise scales. Squares are e4m3 of a matrix,
+ * without column sums. */
+size_t quantize_blocks_workspace(const quantize_shape *shape);
+void quantize_blocks(cudaStream_t stream, const quantize_shape *shape,
+                     const quantize_operands *operands, void *workspace);
 
 namespace
 {

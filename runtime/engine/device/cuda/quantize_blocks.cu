@@ -329,13 +329,13 @@ void launch_source(cudaStream_t stream, const T *x, const T *dy, const quantize_
 
 } // namespace
 
-extern "C" size_t kernel_quantize_blocks_workspace(const quantize_shape *shape)
+size_t quantize_blocks_workspace(const quantize_shape *shape)
 {
     return shape->bias ? (size_t)(rows_of_blocks(*shape) * shape->cols) * sizeof(float) : 0;
 }
 
-extern "C" void kernel_quantize_blocks(cudaStream_t stream, const quantize_shape *shape,
-                                       const quantize_operands *operands, void *workspace)
+void quantize_blocks(cudaStream_t stream, const quantize_shape *shape,
+                     const quantize_operands *operands, void *workspace)
 {
     const outputs o = {(uint8_t *)operands->rows,
                        (uint8_t *)operands->columns,

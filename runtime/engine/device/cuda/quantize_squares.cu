@@ -2,7 +2,6 @@
 /* Parts of weights with blockwise scales, from fp32 master weights: OPERATION_QUANTIZE_SQUARES. A
  * warp has the 128 elements of a row that are in the same square, four each thread. */
 #include "fp8.cuh"
-#include "quantize.h"
 
 namespace
 {

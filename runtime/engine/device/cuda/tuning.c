@@ -32,8 +32,8 @@ struct choice {
  * written the new entries. */
 static const double LOCK_SECONDS = 3, LOCK_LOOK_SECONDS = 0.05;
 
-/* Instead of a value while an algorithm is tried; it is still there if the process crashes. And
- * after that, if nothing was chosen. */
+/* Replaces a value while an algorithm is tried, and is still there if the process crashes; and after
+ * a trial in which nothing was chosen. */
 static const char TRYING[] = "trying", TRIED[] = "tried";
 
 struct tuning {
