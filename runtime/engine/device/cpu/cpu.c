@@ -105,6 +105,18 @@ int cpu_shared_workspace(struct cpu_plan *plan, size_t bytes, struct error *err)
     return 0;
 }
 
+static void work_parts(struct cpu_plan *plan, const void *operands)
+{
+    cpu_run_parts(plan, operands, plan->parts, plan->part);
+}
+
+void cpu_plan_parts(struct cpu_plan *plan, int64_t parts, void (*part)(void *job, int64_t i))
+{
+    plan->work = work_parts;
+    plan->parts = parts;
+    plan->part = part;
+}
+
 static void plan_run(struct device_plan *base, struct device_stream *stream, const void *operands,
                      size_t size)
 {

@@ -43,6 +43,8 @@ struct cpu_plan {
     struct device_plan base;
     struct operation operation;
     void (*work)(struct cpu_plan *plan, const void *operands);
+    void (*part)(void *job, int64_t i); /* see cpu_plan_parts */
+    int64_t parts;
     struct threads *threads;
     char *product_space; /* the device's */
     void *workspace;
@@ -73,7 +75,32 @@ int cpu_plan_head_norm(struct cpu_plan *plan, struct error *err);
 int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err);
 int cpu_plan_quantize(struct cpu_plan *plan, struct error *err);
 int cpu_plan_squares(struct cpu_plan *plan, struct error *err);
-int cpu_plan_muon(struct cpu_plan *plan, struct error *err);
+
+/* What the threads of an operation share. */
+struct cpu_job {
+    struct cpu_plan *plan;
+    const void *operands;
+};
+
+/* Call 'part' for 0 .. parts - 1, in any order, with a struct cpu_job. */
+static inline void cpu_run_parts(struct cpu_plan *plan, const void *operands, int64_t parts,
+                                 void (*part)(void *job, int64_t i))
+{
+    struct cpu_job job = {plan, operands};
+
+    threads_run(plan->threads, parts, part, &job);
+}
+
+/* Let the plan's work be to run these parts. */
+void cpu_plan_parts(struct cpu_plan *plan, int64_t parts, void (*part)(void *job, int64_t i));
+
+/* Elements that a thread processes at a time, and how many blocks of them there are. */
+enum { CPU_BLOCK = 16384 };
+
+static inline int64_t cpu_blocks(int64_t count)
+{
+    return (count + CPU_BLOCK - 1) / CPU_BLOCK;
+}
 
 /* The error of a plan whose operands are not all fp32. Returns -1. */
 int cpu_refuse_type(struct error *err);

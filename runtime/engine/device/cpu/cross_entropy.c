@@ -6,11 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-struct job {
-    struct cpu_plan *plan;
-    const void *operands;
-};
-
 /* Columns of this rank that belong to the unpadded vocabulary. */
 static int64_t true_columns(const struct cross_entropy_shape *shape)
 {
@@ -21,7 +16,7 @@ static int64_t true_columns(const struct cross_entropy_shape *shape)
 
 CPU_CLONES static void partial_row(void *context, int64_t row)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct cross_entropy_partial_operands *o = job->operands;
     const struct cross_entropy_shape *shape = &job->plan->operation.cross_entropy;
     const float *logits = (const float *)o->logits + row * shape->cols;
@@ -38,16 +33,9 @@ CPU_CLONES static void partial_row(void *context, int64_t row)
     o->partial[2 * shape->rows + row] = target >= 0 && target < n ? logits[target] : 0;
 }
 
-static void work_partial(struct cpu_plan *plan, const void *operands)
-{
-    struct job job = {plan, operands};
-
-    threads_run(plan->threads, plan->operation.cross_entropy.rows, partial_row, &job);
-}
-
 CPU_CLONES static void finish_row(void *context, int64_t row)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct cross_entropy_finish_operands *o = job->operands;
     const struct cross_entropy_shape *shape = &job->plan->operation.cross_entropy;
     float *logits = (float *)o->logits + row * shape->cols;
@@ -86,7 +74,7 @@ CPU_CLONES static void finish_row(void *context, int64_t row)
 /* finish_row, and the gradient through the soft cap: 1 - (capped / cap)^2. */
 CPU_CLONES static void finish_capped_row(void *context, int64_t row)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct cross_entropy_finish_operands *o = job->operands;
     const struct cross_entropy_shape *shape = &job->plan->operation.cross_entropy;
     float *logits = (float *)o->logits + row * shape->cols, by = 1 / (float)shape->softcap;
@@ -104,19 +92,19 @@ static void work_finish(struct cpu_plan *plan, const void *operands)
     struct cross_entropy_finish_operands all =
         *(const struct cross_entropy_finish_operands *)operands;
     const struct cross_entropy_finish_operands *o = &all;
-    struct job job = {plan, o};
     float *loss = plan->workspace;
     double total = 0;
 
     if (!all.partials) {
         float *partial = loss + plan->operation.cross_entropy.rows;
 
-        work_partial(plan,
-                     &(struct cross_entropy_partial_operands){all.logits, all.targets, partial});
+        cpu_run_parts(plan,
+                      &(struct cross_entropy_partial_operands){all.logits, all.targets, partial},
+                      plan->operation.cross_entropy.rows, partial_row);
         all.partials = partial;
     }
-    threads_run(plan->threads, plan->operation.cross_entropy.rows,
-                plan->operation.cross_entropy.softcap > 0 ? finish_capped_row : finish_row, &job);
+    cpu_run_parts(plan, o, plan->operation.cross_entropy.rows,
+                  plan->operation.cross_entropy.softcap > 0 ? finish_capped_row : finish_row);
     for (int64_t row = 0; row < plan->operation.cross_entropy.rows; row++)
         if (o->weight[row] != 0)
             total += (double)o->weight[row] * loss[row];
@@ -134,7 +122,7 @@ int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err)
     if (shape->type != TYPE_FP32)
         return cpu_refuse_type(err);
     if (plan->operation.kind == OPERATION_CROSS_ENTROPY_PARTIAL) {
-        plan->work = work_partial;
+        cpu_plan_parts(plan, shape->rows, partial_row);
         return 0;
     }
     plan->work = work_finish;

@@ -8,20 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 16384 /* elements that a thread processes at a time */
-
-struct job {
-    struct cpu_plan *plan;
-    const void *operands;
-};
-
-static void run_blocks(struct cpu_plan *plan, const void *operands, int64_t count, int64_t block,
-                       void (*part)(void *context, int64_t i))
-{
-    struct job job = {plan, operands};
-
-    threads_run(plan->threads, (count + block - 1) / block, part, &job);
-}
+enum { ROPE_ROWS = 16 }; /* of a part */
 
 /* Bounds of block i of 'count' items. */
 #define BOUNDS(count, block) \
@@ -29,10 +16,10 @@ static void run_blocks(struct cpu_plan *plan, const void *operands, int64_t coun
 
 CPU_CLONES static void activation_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct activation_operands *o = job->operands;
     const struct activation_shape *shape = &job->plan->operation.activation;
-    BOUNDS(shape->count, BLOCK);
+    BOUNDS(shape->count, CPU_BLOCK);
     const float *x = o->x;
     float *y = o->y;
 
@@ -54,10 +41,10 @@ CPU_CLONES static void activation_part(void *context, int64_t i)
 
 CPU_CLONES static void activation_backward_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct activation_operands *o = job->operands;
     const struct activation_shape *shape = &job->plan->operation.activation;
-    BOUNDS(shape->count, BLOCK);
+    BOUNDS(shape->count, CPU_BLOCK);
     const float *x = o->x, *dy = o->dy;
     float *y = o->y;
 
@@ -80,21 +67,13 @@ CPU_CLONES static void activation_backward_part(void *context, int64_t i)
         }
 }
 
-static void work_activation(struct cpu_plan *plan, const void *operands)
-{
-    const struct activation_shape *shape = &plan->operation.activation;
-
-    run_blocks(plan, operands, shape->count, BLOCK,
-               shape->backward ? activation_backward_part : activation_part);
-}
-
 CPU_CLONES static void rope_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct rope_operands *o = job->operands;
     const struct rope_shape *shape = &job->plan->operation.rope;
     int64_t half = shape->rotary / 2;
-    BOUNDS(shape->rows, 16);
+    BOUNDS(shape->rows, ROPE_ROWS);
 
     for (int64_t row = first; row < last; row++) {
         const float *cosine = o->cosine + o->positions[row] * half;
@@ -115,14 +94,9 @@ CPU_CLONES static void rope_part(void *context, int64_t i)
     }
 }
 
-static void work_rope(struct cpu_plan *plan, const void *operands)
-{
-    run_blocks(plan, operands, plan->operation.rope.rows, 16, rope_part);
-}
-
 CPU_CLONES static void swiglu_part(void *context, int64_t row)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct swiglu_operands *o = job->operands;
     int64_t n = job->plan->operation.swiglu.cols;
     const float *gate = (const float *)o->x + row * 2 * n, *up = gate + n;
@@ -141,7 +115,7 @@ CPU_CLONES static void swiglu_part(void *context, int64_t row)
 
 CPU_CLONES static void swiglu_backward_part(void *context, int64_t row)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct swiglu_backward_operands *o = job->operands;
     int64_t n = job->plan->operation.swiglu.cols;
     const float *dy = (const float *)o->dy + row * n;
@@ -171,17 +145,11 @@ CPU_CLONES static void swiglu_backward_part(void *context, int64_t row)
         }
 }
 
-static void work_swiglu(struct cpu_plan *plan, const void *operands)
-{
-    run_blocks(plan, operands, plan->operation.swiglu.rows, 1,
-               plan->operation.kind == OPERATION_SWIGLU ? swiglu_part : swiglu_backward_part);
-}
-
 CPU_CLONES static void add_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct add_operands *o = job->operands;
-    BOUNDS(job->plan->operation.add.count, BLOCK);
+    BOUNDS(job->plan->operation.add.count, CPU_BLOCK);
     const float *x = o->x;
     float *y = o->y;
 
@@ -189,51 +157,36 @@ CPU_CLONES static void add_part(void *context, int64_t i)
         y[e] += x[e];
 }
 
-static void work_add(struct cpu_plan *plan, const void *operands)
-{
-    run_blocks(plan, operands, plan->operation.add.count, BLOCK, add_part);
-}
-
 CPU_CLONES static void scale_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct scale_operands *o = job->operands;
     float *x = o->x, factor = (float)job->plan->operation.scale.factor;
-    BOUNDS(job->plan->operation.scale.count, BLOCK);
+    BOUNDS(job->plan->operation.scale.count, CPU_BLOCK);
 
     for (int64_t e = first; e < last; e++)
         x[e] *= factor;
 }
 
-static void work_scale(struct cpu_plan *plan, const void *operands)
-{
-    run_blocks(plan, operands, plan->operation.scale.count, BLOCK, scale_part);
-}
-
 CPU_CLONES static void softcap_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct softcap_operands *o = job->operands;
     float *x = o->x, cap = (float)job->plan->operation.softcap.cap;
-    BOUNDS(job->plan->operation.softcap.count, BLOCK);
+    BOUNDS(job->plan->operation.softcap.count, CPU_BLOCK);
 
     for (int64_t e = first; e < last; e++)
         x[e] = cap * tanhf(x[e] / cap);
 }
 
-static void work_softcap(struct cpu_plan *plan, const void *operands)
-{
-    run_blocks(plan, operands, plan->operation.softcap.count, BLOCK, softcap_part);
-}
-
 CPU_CLONES static void clip_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct clip_shape *shape = &job->plan->operation.clip;
     const struct clip_operands *o = job->operands;
     const float *x = o->x, limit = (float)shape->limit;
     float *y = o->y;
-    BOUNDS(shape->count, BLOCK);
+    BOUNDS(shape->count, CPU_BLOCK);
 
     for (int64_t e = first; e < last && !shape->backward; e++)
         y[e] = x[e] > limit ? limit : x[e] < -limit ? -limit : x[e];
@@ -241,17 +194,12 @@ CPU_CLONES static void clip_part(void *context, int64_t i)
         y[e] = x[e] > limit || x[e] < -limit ? 0.0f : y[e];
 }
 
-static void work_clip(struct cpu_plan *plan, const void *operands)
-{
-    run_blocks(plan, operands, plan->operation.clip.count, BLOCK, clip_part);
-}
-
 static void narrow_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct convert_operands *o = job->operands;
     int64_t count = job->plan->operation.convert.count;
-    BOUNDS(count, o->to == o->from ? count : BLOCK);
+    BOUNDS(count, o->to == o->from ? count : CPU_BLOCK);
 
     for (int64_t e = first; e < last; e++)
         ((uint16_t *)o->to)[e] = float_to_bfloat(((const float *)o->from)[e]);
@@ -263,9 +211,9 @@ static void work_convert(struct cpu_plan *plan, const void *operands)
 
     if (plan->operation.convert.to == TYPE_BF16) {
         /* In place each element must be read before earlier ones are written over it. */
-        int64_t block = o->to == o->from ? plan->operation.convert.count : BLOCK;
-
-        run_blocks(plan, operands, plan->operation.convert.count, block, narrow_part);
+        cpu_run_parts(plan, operands,
+                      o->to == o->from ? 1 : cpu_blocks(plan->operation.convert.count),
+                      narrow_part);
         return;
     }
     memmove(o->to, o->from, (size_t)plan->operation.convert.count * sizeof(float));
@@ -275,7 +223,7 @@ static void work_convert(struct cpu_plan *plan, const void *operands)
 
 static void normal_part(void *context, int64_t row)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct normal_operands *o = job->operands;
     const struct normal_shape *shape = &job->plan->operation.normal;
     uint64_t first = (uint64_t)((shape->first_row + row) * shape->all_cols + shape->first_col);
@@ -289,11 +237,6 @@ static void normal_part(void *context, int64_t row)
             rng_normal(o->seed, o->purpose, 0, element / 2, pair);
         out[i] = (float)(shape->deviation * pair[element % 2]);
     }
-}
-
-static void work_normal(struct cpu_plan *plan, const void *operands)
-{
-    run_blocks(plan, operands, plan->operation.normal.rows, 1, normal_part);
 }
 
 static void work_fill(struct cpu_plan *plan, const void *operands)
@@ -321,32 +264,34 @@ int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
 
     switch (op->kind) {
     case OPERATION_ACTIVATION:
-        plan->work = work_activation;
+        cpu_plan_parts(plan, cpu_blocks(op->activation.count),
+                       op->activation.backward ? activation_backward_part : activation_part);
         type = one_type(op->activation.type, op->activation.y_type);
         break;
     case OPERATION_ROPE:
-        plan->work = work_rope;
+        cpu_plan_parts(plan, (op->rope.rows + ROPE_ROWS - 1) / ROPE_ROWS, rope_part);
         type = op->rope.type;
         break;
     case OPERATION_SWIGLU:
     case OPERATION_SWIGLU_BACKWARD:
-        plan->work = work_swiglu;
+        cpu_plan_parts(plan, op->swiglu.rows,
+                       op->kind == OPERATION_SWIGLU ? swiglu_part : swiglu_backward_part);
         type = one_type(op->swiglu.type, op->swiglu.y_type);
         break;
     case OPERATION_ADD:
-        plan->work = work_add;
+        cpu_plan_parts(plan, cpu_blocks(op->add.count), add_part);
         type = op->add.type;
         break;
     case OPERATION_SCALE:
-        plan->work = work_scale;
+        cpu_plan_parts(plan, cpu_blocks(op->scale.count), scale_part);
         type = op->scale.type;
         break;
     case OPERATION_SOFTCAP:
-        plan->work = work_softcap;
+        cpu_plan_parts(plan, cpu_blocks(op->softcap.count), softcap_part);
         type = op->softcap.type;
         break;
     case OPERATION_CLIP:
-        plan->work = work_clip;
+        cpu_plan_parts(plan, cpu_blocks(op->clip.count), clip_part);
         type = op->clip.type;
         break;
     case OPERATION_CONVERT:
@@ -355,7 +300,7 @@ int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
             type = one_type(op->convert.from, op->convert.to);
         break;
     case OPERATION_NORMAL:
-        plan->work = work_normal;
+        cpu_plan_parts(plan, op->normal.rows, normal_part);
         break;
     default:
         plan->work = work_fill;

@@ -5,14 +5,9 @@
 
 #include <string.h>
 
-struct job {
-    struct cpu_plan *plan;
-    const void *operands;
-};
-
 static void embedding_row(void *context, int64_t row)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct embedding_operands *o = job->operands;
     const struct embedding_shape *shape = &job->plan->operation.embedding;
     int64_t n = shape->cols, index = o->index[row] - shape->first;
@@ -27,13 +22,6 @@ static void embedding_row(void *context, int64_t row)
     if (shape->second)
         for (int64_t i = 0; i < n; i++)
             out[i] += second[o->second_index[row] * n + i];
-}
-
-static void work_embedding(struct cpu_plan *plan, const void *operands)
-{
-    struct job job = {plan, operands};
-
-    threads_run(plan->threads, plan->operation.embedding.rows, embedding_row, &job);
 }
 
 /* Workspace: for each row of the table the first row of the batch with that index, and for each row
@@ -113,7 +101,7 @@ static void work_embedding_backward(struct cpu_plan *plan, const void *operands)
 
 static void gather_row(void *context, int64_t row)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct gather_rows_operands *o = job->operands;
     const struct gather_rows_shape *shape = &job->plan->operation.gather_rows;
     size_t size = type_size(shape->type), bytes = (size_t)shape->cols * size;
@@ -131,20 +119,13 @@ static void gather_row(void *context, int64_t row)
         memset(out + (size_t)row * to, 0, bytes);
 }
 
-static void work_gather_rows(struct cpu_plan *plan, const void *operands)
-{
-    struct job job = {plan, operands};
-
-    threads_run(plan->threads, plan->operation.gather_rows.rows, gather_row, &job);
-}
-
 int cpu_plan_embedding(struct cpu_plan *plan, struct error *err)
 {
     const struct embedding_shape *shape = &plan->operation.embedding;
     int64_t sums;
 
     if (plan->operation.kind == OPERATION_GATHER_ROWS) {
-        plan->work = work_gather_rows;
+        cpu_plan_parts(plan, plan->operation.gather_rows.rows, gather_row);
         return 0;
     }
     if (shape->type != TYPE_FP32 || !cpu_is_gradient_type(shape->gradient))
@@ -155,7 +136,7 @@ int cpu_plan_embedding(struct cpu_plan *plan, struct error *err)
             "an embedding of %lld rows is too large for the CPU device; use a smaller vocabulary",
             (long long)shape->table_rows);
     if (plan->operation.kind == OPERATION_EMBEDDING) {
-        plan->work = work_embedding;
+        cpu_plan_parts(plan, shape->rows, embedding_row);
         return 0;
     }
     plan->work = work_embedding_backward;

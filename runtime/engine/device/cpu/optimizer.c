@@ -1,42 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adam and norms on flat arenas, and the rules of a step. */
+/* Adam, SGD, Muon and norms on flat arenas, and the rules of a step. */
 #include "cpu.h"
 #include "base/core/half.h"
 
 #include <math.h>
 
-#define BLOCK 16384 /* elements that a thread processes at a time, and of one partial sum */
-
-struct job {
-    struct cpu_plan *plan;
-    const void *operands;
-};
-
 struct adam_constants {
     float beta1, beta2, epsilon, lr, factor, correction1, correction2;
 };
 
-/* Elements first .. last - 1 of the gradients, as fp32; 'wide' is memory for them if they are of
- * another type. */
-static const float *gradients(const void *from, enum device_type type, int64_t first, int64_t last,
-                              float *wide)
+/* Elements first .. last - 1 of an array, as fp32: in place, or in 'wide' if they are bf16. */
+static float *widen(const void *from, enum device_type type, int64_t first, int64_t last,
+                    float *wide)
 {
     const uint16_t *narrow = from;
 
     if (type == TYPE_FP32)
-        return (const float *)from + first;
-    for (int64_t i = first; i < last; i++)
-        wide[i - first] = bfloat_to_float(narrow[i]);
-    return wide;
-}
-
-/* The same for moments, which can be changed; see keep_moments. */
-static float *moments(void *from, enum device_type type, int64_t first, int64_t last, float *wide)
-{
-    const uint16_t *narrow = from;
-
-    if (type == TYPE_FP32)
-        return (float *)from + first;
+        return (float *)(uintptr_t)from + first;
     for (int64_t i = first; i < last; i++)
         wide[i - first] = bfloat_to_float(narrow[i]);
     return wide;
@@ -98,7 +78,7 @@ CPU_CLONES static void sgd_range(const struct part *part, const struct adam_cons
 
 static void adam_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct adam_operands *o = job->operands;
     const struct adam_shape *shape = &job->plan->operation.adam;
     struct adam_constants k = {
@@ -110,20 +90,21 @@ static void adam_part(void *context, int64_t i)
         .correction1 = o->state->correction1,
         .correction2 = o->state->correction2,
     };
-    int64_t first = i * BLOCK, last = first + BLOCK < shape->count ? first + BLOCK : shape->count;
+    int64_t first = i * CPU_BLOCK,
+            last = first + CPU_BLOCK < shape->count ? first + CPU_BLOCK : shape->count;
     int64_t middle = shape->decayed < first ? first : shape->decayed > last ? last : shape->decayed;
-    float wide[BLOCK], wide1[BLOCK], wide2[BLOCK];
-    struct part part = {.grad = gradients(o->grad, shape->gradient, first, last, wide),
+    float wide[CPU_BLOCK], wide1[CPU_BLOCK], wide2[CPU_BLOCK];
+    struct part part = {.grad = widen(o->grad, shape->gradient, first, last, wide),
                         .master = o->master + first,
                         .weights = o->weights ? (float *)o->weights + first : NULL};
 
-    part.moment1 = moments(o->moment1, shape->moment1, first, last, wide1);
+    part.moment1 = widen(o->moment1, shape->moment1, first, last, wide1);
     if (shape->kind == OPTIMIZER_SGD) {
         sgd_range(&part, &k, o->state->weight_decay, 0, middle - first);
         sgd_range(&part, &k, 0, middle - first, last - first);
         return;
     }
-    part.moment2 = moments(o->moment2, shape->moment2, first, last, wide2);
+    part.moment2 = widen(o->moment2, shape->moment2, first, last, wide2);
     adam_range(&part, &k, o->state->weight_decay, 0, middle - first);
     adam_range(&part, &k, 0, middle - first, last - first);
     keep_moments(o->moment1, shape->moment1, first, last, wide1);
@@ -135,21 +116,92 @@ static void adam_part(void *context, int64_t i)
 static void work_adam(struct cpu_plan *plan, const void *operands)
 {
     const struct adam_operands *o = operands;
-    struct job job = {plan, operands};
 
     if (!o->state->skip)
-        threads_run(plan->threads, (plan->operation.adam.count + BLOCK - 1) / BLOCK, adam_part,
-                    &job);
+        cpu_run_parts(plan, operands, cpu_blocks(plan->operation.adam.count), adam_part);
 }
+
+/* --- The elementwise parts of Muon; its products are linear operations ---------------------------
+ */
+
+CPU_CLONES static void momentum_range(const struct cpu_job *job, int64_t first, int64_t last)
+{
+    const struct muon_shape *shape = &job->plan->operation.muon;
+    const struct muon_operands *o = job->operands;
+    float *restrict x = o->x, *restrict moment = o->moment;
+    float factor = o->state->grad_factor, beta = (float)shape->momentum;
+    float rest = (float)(1 - shape->momentum);
+
+    for (int64_t i = first; i < last; i++) {
+        float g = x[i] * factor, m = moment[i] + rest * (g - moment[i]);
+
+        moment[i] = m;
+        x[i] = shape->nesterov ? g + beta * (m - g) : m;
+    }
+}
+
+CPU_CLONES static void normalize_range(const struct cpu_job *job, int64_t first, int64_t last)
+{
+    const struct muon_operands *o = job->operands;
+    const float *x = o->x;
+    float *y = o->y, by = (float)(1 / fmax(sqrt(*o->square_sum), 1e-7));
+
+    for (int64_t i = first; i < last; i++)
+        y[i] = x[i] * by;
+}
+
+CPU_CLONES static void update_range(const struct cpu_job *job, int64_t first, int64_t last)
+{
+    const struct muon_operands *o = job->operands;
+    const float *restrict x = o->x;
+    float *restrict master = o->master;
+    float lr = o->state->lr, keep = 1.0f - lr * o->state->weight_decay;
+
+    for (int64_t i = first; i < last; i++)
+        master[i] = master[i] * keep - lr * x[i];
+    if (o->weights)
+        for (int64_t i = first; i < last; i++)
+            ((float *)o->weights)[i] = master[i];
+}
+
+static void muon_part(void *context, int64_t i)
+{
+    const struct cpu_job *job = context;
+    int64_t count = job->plan->operation.muon.count, first = i * CPU_BLOCK;
+    int64_t last = first + CPU_BLOCK < count ? first + CPU_BLOCK : count;
+
+    switch (job->plan->operation.muon.part) {
+    case MUON_MOMENTUM:
+        momentum_range(job, first, last);
+        break;
+    case MUON_NORMALIZE:
+        normalize_range(job, first, last);
+        break;
+    case MUON_UPDATE:
+        update_range(job, first, last);
+        break;
+    }
+}
+
+static void work_muon(struct cpu_plan *plan, const void *operands)
+{
+    const struct muon_operands *o = operands;
+
+    if (plan->operation.muon.part == MUON_NORMALIZE || !o->state->skip)
+        cpu_run_parts(plan, operands, cpu_blocks(plan->operation.muon.count), muon_part);
+}
+
+/* --- Norms and steps ---------------------------------------------------------------------------
+ */
 
 CPU_CLONES static void square_sum_part(void *context, int64_t i)
 {
-    const struct job *job = context;
+    const struct cpu_job *job = context;
     const struct square_sum_operands *o = job->operands;
     int64_t count = job->plan->operation.square_sum.count;
-    int64_t first = i * BLOCK, last = first + BLOCK < count ? first + BLOCK : count;
-    float wide[BLOCK];
-    const float *x = gradients(o->x, job->plan->operation.square_sum.type, first, last, wide);
+    int64_t first = i * CPU_BLOCK, last = first + CPU_BLOCK < count ? first + CPU_BLOCK : count;
+    float wide[CPU_BLOCK];
+    const float *x = widen(o->x, job->plan->operation.square_sum.type, first, last, wide);
     double lane[8] = {0}, total = 0;
     int64_t e = 0;
 
@@ -166,11 +218,10 @@ CPU_CLONES static void square_sum_part(void *context, int64_t i)
 static void work_square_sum(struct cpu_plan *plan, const void *operands)
 {
     const struct square_sum_operands *o = operands;
-    struct job job = {plan, operands};
-    int64_t blocks = (plan->operation.square_sum.count + BLOCK - 1) / BLOCK;
+    int64_t blocks = cpu_blocks(plan->operation.square_sum.count);
     const double *partial = plan->workspace;
 
-    threads_run(plan->threads, blocks, square_sum_part, &job);
+    cpu_run_parts(plan, operands, blocks, square_sum_part);
     for (int64_t i = 0; i < blocks; i++)
         *o->sum += partial[i];
 }
@@ -206,11 +257,14 @@ int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err)
             !cpu_is_gradient_type(plan->operation.adam.gradient))
             return cpu_refuse_type(err);
         return 0;
+    case OPERATION_MUON:
+        plan->work = work_muon;
+        return plan->operation.muon.type == TYPE_FP32 ? 0 : cpu_refuse_type(err);
     case OPERATION_SQUARE_SUM:
         plan->work = work_square_sum;
         if (!cpu_is_gradient_type(plan->operation.square_sum.type))
             return cpu_refuse_type(err);
-        return cpu_workspace(plan, (size_t)((count + BLOCK - 1) / BLOCK + 1) * sizeof(double), err);
+        return cpu_workspace(plan, (size_t)(cpu_blocks(count) + 1) * sizeof(double), err);
     default:
         plan->work = work_step;
         return 0;
