@@ -287,7 +287,7 @@ extern "C" void kernel_adam(cudaStream_t stream, const adam_shape *s, const adam
         update_weights<float>(stream, s, o);
 }
 
-extern "C" size_t kernel_square_sum_workspace(void)
+extern "C" size_t kernel_square_sum_workspace(const square_sum_shape *)
 {
     return SUM_BLOCKS * sizeof(double);
 }
