@@ -89,21 +89,13 @@ static int take_line(struct machine *m, struct pickle_text *text)
     return 0;
 }
 
-/* --- Operations: each group returns 1 for one of its own, 0 for another, -1 for an error ------ */
+/* --- Operations: each returns 1, or -1 for an error ------------------------------------------ */
 
 static int push_integer(struct machine *m, enum pickle_type type, int64_t number)
 {
     struct pickle_value *value = pickle_new(m->pickle, type);
 
     value->integer = number;
-    return push(m, value);
-}
-
-static int push_real(struct machine *m, double number)
-{
-    struct pickle_value *value = pickle_new(m->pickle, PICKLE_REAL);
-
-    value->real = number;
     return push(m, value);
 }
 
@@ -148,64 +140,24 @@ static int push_text_integer(struct machine *m)
 
 static int push_binary_real(struct machine *m)
 {
+    struct pickle_value *value = pickle_new(m->pickle, PICKLE_REAL);
     const unsigned char *bytes;
     uint64_t bits = 0;
-    double number;
 
     if (take(m, 8, &bytes) < 0)
         return -1;
     for (int i = 0; i < 8; i++)
         bits = bits << 8 | bytes[i];
-    memcpy(&number, &bits, sizeof(number));
-    return push_real(m, number);
+    memcpy(&value->real, &bits, sizeof(bits));
+    return push(m, value);
 }
 
-static int run_number(struct machine *m, int op)
+static int push_string(struct machine *m, uint64_t length)
 {
-    uint64_t n;
-
-    switch (op) {
-    case 'N':
-        return push(m, pickle_new(m->pickle, PICKLE_NONE));
-    case 0x88:
-    case 0x89:
-        return push_integer(m, PICKLE_BOOL, op == 0x88);
-    case 'J':
-        return take_number(m, 4, &n) < 0 ? -1 : push_integer(m, PICKLE_INTEGER, (int32_t)n);
-    case 'K':
-    case 'M':
-        return take_number(m, op == 'K' ? 1 : 2, &n) < 0
-                   ? -1
-                   : push_integer(m, PICKLE_INTEGER, (int64_t)n);
-    case 0x8a:
-    case 0x8b:
-        return take_number(m, op == 0x8a ? 1 : 4, &n) < 0 ? -1 : push_long(m, n);
-    case 'G':
-        return push_binary_real(m);
-    case 'I':
-        return push_text_integer(m);
-    default:
-        return 0;
-    }
-}
-
-static int run_string(struct machine *m, int op)
-{
-    /* Number of bytes that encode the length. */
-    static const struct {
-        int op, size;
-    } rows[] = {{'T', 4},  {'U', 1},  {'X', 4},  {'B', 4}, {'C', 1},
-                {0x8c, 1}, {0x8d, 8}, {0x8e, 8}, {0x96, 8}};
     struct pickle_value *value;
     const unsigned char *bytes;
-    uint64_t length;
-    size_t i = 0;
 
-    while (i < sizeof(rows) / sizeof(rows[0]) && rows[i].op != op)
-        i++;
-    if (i == sizeof(rows) / sizeof(rows[0]))
-        return 0;
-    if (take_number(m, rows[i].size, &length) < 0 || take(m, length, &bytes) < 0)
+    if (take(m, length, &bytes) < 0)
         return -1;
     value = pickle_new(m->pickle, PICKLE_STRING);
     value->text = (struct pickle_text){(const char *)bytes, (size_t)length};
@@ -272,38 +224,6 @@ static int add_items(struct machine *m, size_t count)
     return extend(m, m->stack.items[first - 1], first);
 }
 
-static int run_container(struct machine *m, int op)
-{
-    switch (op) {
-    case ')':
-    case ']':
-    case 0x8f:
-        return collect(m, PICKLE_LIST, m->stack.count);
-    case '}':
-        return collect(m, PICKLE_DICT, m->stack.count);
-    case 't':
-    case 'l':
-    case 0x91:
-        return collect_marked(m, PICKLE_LIST);
-    case 'd':
-        return collect_marked(m, PICKLE_DICT);
-    case 0x85:
-    case 0x86:
-    case 0x87:
-        return collect_few(m, (size_t)(op - 0x84));
-    case 'a':
-        return add_items(m, 1);
-    case 's':
-        return add_items(m, 2);
-    case 'e':
-    case 'u':
-    case 0x90:
-        return add_items(m, 0);
-    default:
-        return 0;
-    }
-}
-
 static int remember(struct machine *m, uint64_t number)
 {
     struct pickle_value *value = top(m);
@@ -326,24 +246,6 @@ static int recall(struct machine *m, uint64_t number)
     if (number >= m->memo.count || !m->memo.items[number])
         return fail(m, "the memo contains no such value");
     return push(m, m->memo.items[number]);
-}
-
-static int run_memo(struct machine *m, int op)
-{
-    uint64_t number;
-
-    switch (op) {
-    case 0x94:
-        return remember(m, m->memo.count);
-    case 'q':
-    case 'r':
-        return take_number(m, op == 'q' ? 1 : 4, &number) < 0 ? -1 : remember(m, number);
-    case 'h':
-    case 'j':
-        return take_number(m, op == 'h' ? 1 : 4, &number) < 0 ? -1 : recall(m, number);
-    default:
-        return 0;
-    }
 }
 
 static int push_global(struct machine *m, struct pickle_text module, struct pickle_text name)
@@ -429,15 +331,118 @@ static int set_state(struct machine *m)
     return 1;
 }
 
-static int run_object(struct machine *m, int op)
+static int push_named_global(struct machine *m)
 {
     struct pickle_text module, name;
-    const struct pickle_value *arguments;
 
+    return take_line(m, &module) < 0 || take_line(m, &name) < 0 ? -1 : push_global(m, module, name);
+}
+
+static int push_call(struct machine *m)
+{
+    const struct pickle_value *arguments = pop(m);
+
+    return arguments ? push_object(m, pop(m), arguments) : -1;
+}
+
+static int push_again(struct machine *m)
+{
+    struct pickle_value *value = top(m);
+
+    return value ? push(m, value) : -1;
+}
+
+static int drop_marked(struct machine *m)
+{
+    size_t first;
+
+    if (pop_mark(m, &first) < 0)
+        return -1;
+    m->stack.count = first;
+    return 1;
+}
+
+/* Bytes of the number that follows an operation. */
+static const unsigned char operands[256] = {
+    ['J'] = 4, ['K'] = 1, ['M'] = 2, [0x8a] = 1, [0x8b] = 4, ['T'] = 4,  ['U'] = 1,
+    ['X'] = 4, ['B'] = 4, ['C'] = 1, [0x8c] = 1, [0x8d] = 8, [0x8e] = 8, [0x96] = 8,
+    ['q'] = 1, ['r'] = 4, ['h'] = 1, ['j'] = 4,  [0x80] = 1, [0x95] = 8,
+};
+
+/* Execute 'op': 0 if it is unknown, 1, or -1 on error. */
+static int step(struct machine *m, int op)
+{
+    uint64_t n;
+
+    if (take_number(m, operands[op], &n) < 0)
+        return -1;
     switch (op) {
+    /* Numbers */
+    case 'N':
+        return push(m, pickle_new(m->pickle, PICKLE_NONE));
+    case 0x88:
+    case 0x89:
+        return push_integer(m, PICKLE_BOOL, op == 0x88);
+    case 'J':
+        return push_integer(m, PICKLE_INTEGER, (int32_t)n);
+    case 'K':
+    case 'M':
+        return push_integer(m, PICKLE_INTEGER, (int64_t)n);
+    case 0x8a:
+    case 0x8b:
+        return push_long(m, n);
+    case 'G':
+        return push_binary_real(m);
+    case 'I':
+        return push_text_integer(m);
+    /* Strings and bytes */
+    case 'T':
+    case 'U':
+    case 'X':
+    case 'B':
+    case 'C':
+    case 0x8c:
+    case 0x8d:
+    case 0x8e:
+    case 0x96:
+        return push_string(m, n);
+    /* Containers */
+    case ')':
+    case ']':
+    case 0x8f:
+        return collect(m, PICKLE_LIST, m->stack.count);
+    case '}':
+        return collect(m, PICKLE_DICT, m->stack.count);
+    case 't':
+    case 'l':
+    case 0x91:
+        return collect_marked(m, PICKLE_LIST);
+    case 'd':
+        return collect_marked(m, PICKLE_DICT);
+    case 0x85:
+    case 0x86:
+    case 0x87:
+        return collect_few(m, (size_t)(op - 0x84));
+    case 'a':
+        return add_items(m, 1);
+    case 's':
+        return add_items(m, 2);
+    case 'e':
+    case 'u':
+    case 0x90:
+        return add_items(m, 0);
+    /* The memo */
+    case 0x94:
+        return remember(m, m->memo.count);
+    case 'q':
+    case 'r':
+        return remember(m, n);
+    case 'h':
+    case 'j':
+        return recall(m, n);
+    /* Objects */
     case 'c':
-        return take_line(m, &module) < 0 || take_line(m, &name) < 0 ? -1
-                                                                    : push_global(m, module, name);
+        return push_named_global(m);
     case 0x93:
         return push_stack_global(m);
     case 0x92:
@@ -446,63 +451,31 @@ static int run_object(struct machine *m, int op)
         /* fall through */
     case 'R':
     case 0x81:
-        arguments = pop(m);
-        return arguments ? push_object(m, pop(m), arguments) : -1;
+        return push_call(m);
     case 'b':
         return set_state(m);
     case 'Q':
         return push_persistent(m, pop(m));
-    default:
-        return 0;
-    }
-}
-
-static int run_stack(struct machine *m, int op)
-{
-    uint64_t number;
-    size_t first;
-
-    switch (op) {
+    /* The stack */
     case '(':
         *list_add(&m->marks) = m->stack.count;
         return 1;
     case '0':
         return pop(m) ? 1 : -1;
     case '1':
-        if (pop_mark(m, &first) < 0)
-            return -1;
-        m->stack.count = first;
-        return 1;
-    case '2': {
-        struct pickle_value *value = top(m);
-
-        return value ? push(m, value) : -1;
-    }
+        return drop_marked(m);
+    case '2':
+        return push_again(m);
+    /* The protocol, and the length of a frame */
     case 0x80:
-        if (take_number(m, 1, &number) < 0)
-            return -1;
-        return number > 5
-                   ? fail(
-                         m,
-                         "its pickle protocol is newer than 5; save the file again with torch.save")
-                   : 1;
-    case 0x95: /* the length of a frame */
-        return take_number(m, 8, &number) < 0 ? -1 : 1;
+        return n <= 5 ? 1
+                      : fail(m, "its pickle protocol is newer than 5; save the file again with "
+                                "torch.save");
+    case 0x95:
+        return 1;
     default:
         return 0;
     }
-}
-
-/* Execute 'op': 0 if it is unknown, 1, or -1 on error. */
-static int step(struct machine *m, int op)
-{
-    static int (*const groups[])(struct machine *, int) = {run_number, run_string, run_container,
-                                                           run_memo,   run_object, run_stack};
-    int done = 0;
-
-    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && done == 0; i++)
-        done = groups[i](m, op);
-    return done;
 }
 
 /* --- A pickle ---------------------------------------------------------------------------- */
