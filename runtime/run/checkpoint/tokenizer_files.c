@@ -4,6 +4,7 @@
 #include "lib/file.h"
 #include "base/core/storage.h"
 #include "base/core/json.h"
+#include "base/core/json_write.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,21 +13,6 @@
 #include <unistd.h>
 
 #define FILE_LIMIT ((size_t)1 << 28)
-
-static const char *const types[] = {
-    [TOKENIZER_GPT2_BPE] = "GPT2BPETokenizer",
-    [TOKENIZER_LLAMA2] = "Llama2Tokenizer",
-    [TOKENIZER_SENTENCEPIECE] = "SentencePieceTokenizer",
-    [TOKENIZER_GPT_SENTENCEPIECE] = "GPTSentencePieceTokenizer",
-    [TOKENIZER_LLAMA3] = "Llama3Tokenizer",
-    [TOKENIZER_TIKTOKEN] = "TikTokenizer",
-    [TOKENIZER_HUGGINGFACE] = "HuggingFaceTokenizer",
-    [TOKENIZER_BERT_LOWER_CASE] = "BertWordPieceLowerCase",
-    [TOKENIZER_BERT_CASE] = "BertWordPieceCase",
-    [TOKENIZER_FAIRSEQ_WORDS] = "FairseqWords",
-    [TOKENIZER_FAIRSEQ_BPE] = "FairseqBPE",
-    [TOKENIZER_NULL] = "NullTokenizer",
-};
 
 /* The name of a type's model file. */
 static const char *model_name(int type)
@@ -107,32 +93,38 @@ static int copy_model(const char *directory, const struct tokenizer_config *conf
 int tokenizer_files_save(const char *directory, const struct tokenizer_config *config,
                          struct error *err)
 {
-    char text[200], files[100] = "";
+#define TYPE(name) (1U << TOKENIZER_##name)
+    const struct {
+        unsigned types;
+        const char *file, *key, *name;
+    } rows[] = {
+        {TYPE(GPT2_BPE), config->vocab_file, "vocab", "vocab.json"},
+        {TYPE(GPT2_BPE), config->merge_file, "merges", "merges.txt"},
+        {TYPE(BERT_LOWER_CASE) | TYPE(BERT_CASE), config->vocab_file, "vocab", "vocab.txt"},
+        {TYPE(FAIRSEQ_WORDS) | TYPE(FAIRSEQ_BPE), config->vocab_file, "vocab", "dict.txt"},
+    };
+    struct json_writer json = {.spaced = true};
+    unsigned type = 1U << config->type;
+    int rc = 0;
 
-    if (config->model && config->type != TOKENIZER_GPT2_BPE && config->type != TOKENIZER_NULL) {
-        if (copy_model(directory, config, err) < 0)
-            return -1;
-        snprintf(files, sizeof(files), ", \"model\": \"%s\"", model_name(config->type));
-    } else if (config->type == TOKENIZER_GPT2_BPE && config->vocab_file && config->merge_file) {
-        if (copy_file(config->vocab_file, directory, "vocab.json", err) < 0 ||
-            copy_file(config->merge_file, directory, "merges.txt", err) < 0)
-            return -1;
-        snprintf(files, sizeof(files), ", \"vocab\": \"vocab.json\", \"merges\": \"merges.txt\"");
+    json_open(&json, NULL, '{');
+    json_put_string(&json, "type", tokenizer_type_name((enum tokenizer_type)config->type));
+    if (config->model && !(type & (TYPE(GPT2_BPE) | TYPE(NULL)))) {
+        rc = copy_model(directory, config, err);
+        json_put_string(&json, "model", model_name(config->type));
     }
-    if ((config->type == TOKENIZER_BERT_LOWER_CASE || config->type == TOKENIZER_BERT_CASE) &&
-        config->vocab_file) {
-        if (copy_file(config->vocab_file, directory, "vocab.txt", err) < 0)
-            return -1;
-        snprintf(files, sizeof(files), ", \"vocab\": \"vocab.txt\"");
-    }
-    if ((config->type == TOKENIZER_FAIRSEQ_WORDS || config->type == TOKENIZER_FAIRSEQ_BPE) &&
-        config->vocab_file) {
-        if (copy_file(config->vocab_file, directory, "dict.txt", err) < 0)
-            return -1;
-        snprintf(files, sizeof(files), ", \"vocab\": \"dict.txt\"");
-    }
-    snprintf(text, sizeof(text), "{\"type\": \"%s\"%s}\n", types[config->type], files);
-    return directory_write(directory, TOKENIZER_RECORD, text, strlen(text), err);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && rc == 0; i++)
+        if (rows[i].types & type && rows[i].file) {
+            rc = copy_file(rows[i].file, directory, rows[i].name, err);
+            json_put_string(&json, rows[i].key, rows[i].name);
+        }
+    json_close(&json);
+    json_end_line(&json);
+    if (rc == 0)
+        rc = directory_write(directory, TOKENIZER_RECORD, json.data, json.size, err);
+    json_writer_clear(&json);
+    return rc;
+#undef TYPE
 }
 
 int tokenizer_files_copy(const char *from, const char *to, int own, struct error *err)
@@ -198,8 +190,8 @@ static int read_record(struct json_value root, const char *directory,
 
     if (json_member(root, "type", &value) < 0 || json_string(value, &type, &length) < 0)
         return error_set_code(err, ERROR_USAGE, "it contains no tokenizer type");
-    for (int i = 0; i < (int)(sizeof(types) / sizeof(types[0])); i++)
-        if (strcmp(type, types[i]) == 0)
+    for (int i = 0; i <= TOKENIZER_NULL && known < 0; i++)
+        if (strcmp(type, tokenizer_type_name((enum tokenizer_type)i)) == 0)
             known = i;
     if (known < 0) {
         error_set_code(err, ERROR_USAGE, "unknown tokenizer type %.50s", type);
