@@ -10,7 +10,7 @@
 struct append_file;
 
 /* Open 'path' for appending; if 'fresh' is set the file must not exist. Otherwise its records are
- * lines: a last one that is not complete is ended. Returns NULL on error. */
+ * lines, and an incomplete last line is terminated. Returns NULL on error. */
 struct append_file *append_file_open(const char *path, int fresh, struct error *err);
 
 /* Buffer a record for the next flush. */

@@ -43,7 +43,7 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
         return -1;
     a->tokenizer_size = tokenizer_vocab_size(tokenizer);
     tokenizer_identify(tokenizer, &a->tokenizer_identity);
-    /* NullTokenizer adds the end of documents to the ids of --vocab-size. */
+    /* NullTokenizer adds the end-of-document token to the ids of --vocab-size. */
     if (!options_given(given, "vocab-size") || a->data.tokenizer.type == TOKENIZER_NULL)
         a->model.network.shape.vocabulary = a->tokenizer_size;
     if (a->data.eod_id < 0)
@@ -386,7 +386,7 @@ double sample_flops(const struct arguments *a)
     double h = (double)s->hidden, d = (double)s->kv_channels, tokens = (double)s->sequence;
     double q = (double)s->heads * d, kv = (double)s->query_groups * d, f = (double)s->ffn_hidden;
     double layer = h * (q + 2 * kv) + q * h + (a->model.network.swiglu ? 3 : 2) * h * f;
-    /* The head of a masked model computes some of the tokens only. */
+    /* The head of a masked model computes only some of the tokens. */
     double predicted = a->model.network.masked ? (double)a->model.masked_max / tokens : 1;
 
     return 6 * tokens *

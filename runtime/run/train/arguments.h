@@ -16,7 +16,7 @@ enum log_format { LOG_MEGATRON, LOG_JSON };
 /* --masked-data */
 enum masked_data { MASKED_AUTO, MASKED_FAIRSEQ, MASKED_BERT };
 
-/* Options of masked language models, with fairseq's names; and what follows from them. */
+/* Options of masked language models, with fairseq's names, and values derived from them. */
 struct recipe_arguments {
     int data_kind, pack; /* enum masked_data */
     double short_seq_prob;
@@ -26,13 +26,13 @@ struct recipe_arguments {
     int64_t max_tokens, update_freq, multiple, mask_id;
     const char *betas;
     /* set by arguments_recipe */
-    char dict[4096]; /* dict.txt beside the data; "" if a tokenizer was given */
+    char dict[4096]; /* dict.txt next to the data; "" if a tokenizer was given */
     struct masked_config data;
 };
 
-/* Options of fp8, -1 if not given; enum fp8_format and the like follow from them. */
+/* Options of fp8; enum fp8_format and others are derived from them. */
 struct fp8_arguments {
-    int format, recipe, algorithm; /* words of their options */
+    int format, recipe, algorithm; /* indices of the words of their options */
     int wgrad, param_gather, first_last, bf16_fc2_input;
     int64_t margin, history, start_layers, end_layers;
 };
@@ -51,7 +51,7 @@ enum attention_backend {
 /* After the words of enum position_kind. */
 enum { POSITION_YARN = POSITION_NONE + 1 };
 
-/* The options of the MLP, which swiglu and gate of struct network follow from. */
+/* The options of the MLP; swiglu and gate of struct network are derived from them. */
 enum mlp_option { MLP_PLAIN, MLP_SWIGLU, MLP_GEGLU, MLP_QUICK_GEGLU };
 
 /* The network, and options that decide several of its properties together. */
@@ -59,7 +59,7 @@ struct network_arguments {
     struct network network; /* sizes: -1 if they are not known yet */
     const char *preset;     /* --megatron-model */
     int group_query_attention;
-    int position; /* a word of --position-embedding-type */
+    int position; /* index of a word of --position-embedding-type */
     int use_rotary, rotary_interleaved, rope_scaling;
     double rope_scaling_factor, rotary_interpolation;
     double yarn_factor, yarn_original, yarn_beta_fast, yarn_beta_slow;
@@ -106,11 +106,11 @@ struct precision_arguments {
     int fp16, bf16, gradients_bf16;
     int main_gradients_bf16; /* --main-grads-dtype: implies gradients_bf16 */
     int precision_aware, exp_avg_bf16, exp_avg_sq_bf16; /* the moments of Adam */
-    int main_params; /* the type of master weights: a single word */
+    int main_params; /* the type of master weights: there is only one */
     struct fp8_arguments fp8;
 };
 
-/* How a step is divided among ranks, and what it keeps in memory. */
+/* How a step is divided among ranks, and which activations it keeps. */
 struct parallel_arguments {
     int64_t tp, pp, cp, layers_per_virtual_stage, virtual_stages;
     int64_t first_stage_layers, last_stage_layers;
@@ -177,7 +177,7 @@ struct arguments {
     int64_t tokenizer_size;                       /* number of its tokens */
     struct tokenizer_identity tokenizer_identity; /* if it was named; else type "" */
     int network_taken;             /* the network is that of the checkpoint or of the HF weights */
-    const char *vocabulary_origin; /* what the size of the vocabulary comes from, in words */
+    const char *vocabulary_origin; /* where the vocabulary size comes from, for messages */
     int reads_files; /* the error is about files or devices of this node, not about the options */
     struct model_config model_config;
     struct layout layout;
@@ -198,7 +198,7 @@ void arguments_default(struct arguments *arguments);
 int arguments_derive(struct arguments *arguments, const struct options_result *given,
                      const struct world *world, struct error *err);
 
-/* Warn of options that are not wrong, but do not have the effect that one may expect. */
+/* Warn about options that are valid but have no effect, or an unexpected one. */
 void arguments_warn(const struct arguments *arguments, const struct options_result *given);
 
 /* Does the run train on CPUs? A dry run is for GPUs, which this node may not have, unless --device
@@ -208,8 +208,8 @@ int arguments_on_cpus(const struct arguments *arguments);
 /* Print all values as Megatron does at startup. */
 void arguments_print(const struct arguments *arguments, FILE *stream);
 
-/* The same at the start of a run. If `megatron supervise` starts it again, only the lines that
- * differ from the first start are printed. */
+/* Print them at the start of a run. If `megatron supervise` starts it again, print only the lines
+ * that differ from the first start. */
 void arguments_print_start(const struct arguments *arguments, FILE *stream);
 
 /* Print the value of one option: a space, the value, the end of the line. */

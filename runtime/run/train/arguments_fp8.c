@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The words of --fp8-recipe. */
+/* Indices of the words of --fp8-recipe. */
 enum { RECIPE_DELAYED, RECIPE_TENSORWISE, RECIPE_BLOCKWISE, RECIPE_MXFP8 };
 
 static int check_recipe(const struct arguments *a, struct error *err)

@@ -218,7 +218,7 @@ static int count_samples(struct arguments *a, struct error *err)
     return 0;
 }
 
-/* The last part of WSD, in samples. */
+/* The decay phase of WSD, in samples. */
 static int count_wsd(struct arguments *a, struct error *err)
 {
     struct step_rules *r = &a->rules;
@@ -258,7 +258,7 @@ static int set_weight_decay(struct arguments *a, struct error *err)
     return 0;
 }
 
-/* Everything about the learning rate that plain schedules do not need. */
+/* What plain schedules do not need: warm-up start, decoupled rates, WSD, growing weight decay. */
 static int set_more(struct arguments *a, struct error *err)
 {
     struct step_rules *r = &a->rules;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of Muon, with the names and coefficients of Megatron-core, and its defaults but for
- * --muon-tp-mode, which is duplicated here: whole matrices. */
+/* The options of Muon, with the names and coefficients of Megatron-core, and its defaults except
+ * that of --muon-tp-mode, which is duplicated (whole matrices) here. */
 #include "arguments_private.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* The words of the options. */
+/* Indices of the words of the options. */
 enum optimizer_word { WORD_ADAM, WORD_SGD, WORD_MUON, WORD_DIST_MUON };
 enum precision_word { PRECISION_MEDIUM, PRECISION_LOW, PRECISION_HIGH };
 enum tp_mode_word { TP_DUPLICATED, TP_BLOCKWISE };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The network from its options: those of single properties set them by themselves
- * (network_fields.def); here are presets, sizes that follow from others, and options that decide
- * several properties together. */
+/* The network from its options. Options of a single property set it directly (network_fields.def);
+ * this file has presets, sizes that follow from others, and options that decide several properties
+ * together. */
 #include "arguments_private.h"
 
 #include <inttypes.h>
@@ -86,9 +86,9 @@ int arguments_network_preset(struct arguments *a, const struct options_result *g
 
 /* --- Sizes that follow from others ----------------------------------------------------------- */
 
-/* The most masked tokens of a sample, unless --max-masked-tokens tells. fairseq and Megatron draw a
- * fixed share of the tokens. Hugging Face's collator draws every token by itself: eight standard
- * deviations more than the mean of a micro-batch, and more for words, which are of any length. */
+/* The default of --max-masked-tokens. fairseq and Megatron draw a fixed share of the tokens.
+ * Hugging Face's collator draws every token independently: allow eight standard deviations more
+ * than the mean of a micro-batch, and more for words, which have any length. */
 static int64_t usual_masked(const struct arguments *a)
 {
     int64_t sequence = a->model.network.shape.sequence;
@@ -99,7 +99,7 @@ static int64_t usual_masked(const struct arguments *a)
         return sequence;
     if (arguments_use_bert(a) || (a->mlm.masking != MASK_COLLATOR && !a->mlm.whole_words))
         return (int64_t)ceil(tokens * share - 1e-6) + 1;
-    /* Rows are packed for the case that all of their tokens are selected. */
+    /* A packed row may have all of its tokens selected. */
     if (a->mlm.pack)
         return sequence;
     return (int64_t)ceil(tokens * share + (a->mlm.whole_words ? 16 : 8) * deviation) + 1;

@@ -33,7 +33,7 @@ static int count_chunks(struct arguments *a, struct error *err)
     return 0;
 }
 
-/* Stages with other numbers of layers at the ends. */
+/* The first and the last stage may have other numbers of layers. */
 static int divide_ends(struct arguments *a, struct error *err)
 {
     struct model_config *m = &a->model_config;

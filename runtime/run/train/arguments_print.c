@@ -95,7 +95,7 @@ void arguments_print(const struct arguments *arguments, FILE *stream)
     fputs(foot, stream);
 }
 
-/* The lines of 'table' that 'first' does not have at the same place. */
+/* Print the lines of 'table' that differ from those of 'first'. */
 static void print_changes(const char *table, FILE *first, FILE *stream)
 {
     char *line = NULL;

@@ -15,7 +15,7 @@ int arguments_network_sizes(struct arguments *arguments, struct error *err);
 int arguments_network(struct network_arguments *model, const struct layout *layout,
                       struct error *err);
 
-/* Are the samples BERT's? Those never have more masked tokens than their share. */
+/* Are the samples made as BERT's, which never mask more than their share of the tokens? */
 int arguments_use_bert(const struct arguments *arguments);
 
 /* --recipe and the data of masked language models: 'begin' sets the defaults of a recipe, before
@@ -28,7 +28,7 @@ int arguments_recipe_files(struct arguments *arguments, const struct options_res
 int arguments_recipe_end(struct arguments *arguments, const struct options_result *given,
                          struct error *err);
 
-/* Divide the layers among pipeline stages and virtual stages, and check that. */
+/* Divide the layers among pipeline stages and virtual stages. */
 int arguments_pipeline(struct arguments *arguments, struct error *err);
 
 /* Compute the number of steps, from samples if those are given. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fairseq's recipe for masked language models, and what their data depends on. */
+/* fairseq's recipe for masked language models, and the options of their data. */
 #include "config.h"
 #include "arguments_private.h"
 #include "lib/file.h"
@@ -58,7 +58,7 @@ int arguments_recipe_begin(struct arguments *a, const struct options_result *giv
 
 /* --- Vocabulary ------------------------------------------------------------------------------ */
 
-/* The directory of the data may have a dict.txt. */
+/* Look for dict.txt next to the data. */
 static void find_dict(struct arguments *a)
 {
     const struct option_list *list = a->data.data_path.count > 0         ? &a->data.data_path
@@ -79,7 +79,7 @@ static void find_dict(struct arguments *a)
         a->mlm.dict[0] = '\0';
 }
 
-/* Without a tokenizer the directory of the data must tell what the mask token is. */
+/* Without a tokenizer, the mask token must come from dict.txt next to the data. */
 static int explain_data(const struct arguments *a, struct error *err)
 {
     const char *path = a->data.data_path.count > 0 ? a->data.data_path.items[0] : "";
@@ -102,7 +102,7 @@ int arguments_use_bert(const struct arguments *a)
            (a->mlm.data_kind == MASKED_AUTO && a->model.network.binary_head && !a->data.mock_data);
 }
 
-/* The id of the first of the names that the vocabulary has, or -1. */
+/* The id of 'one', or else of 'other'; -1 if the vocabulary has neither. */
 static int64_t find_token(const struct tokenizer *tokenizer, const char *one, const char *other)
 {
     int64_t id = tokenizer_token(tokenizer, one);
@@ -201,7 +201,7 @@ int arguments_recipe_files(struct arguments *a, const struct options_result *giv
 
 /* --- The rest -------------------------------------------------------------------------------- */
 
-/* fairseq's directory has no sentences. */
+/* BERT's samples need files of sentences, which fairseq's directory is not. */
 static int check_prefix(const struct arguments *a, struct error *err)
 {
     const char *path = a->data.data_path.count == 1 ? a->data.data_path.items[0] : "";
@@ -284,8 +284,8 @@ static int check_data(const struct arguments *a, struct error *err)
     return 0;
 }
 
-/* What Hugging Face's collator cannot do. It finds words by gaps between the tokens' places in the
- * text, which ids tell only if spaces are parts of tokens; and it masks all tokens of a word. */
+/* Reject what Hugging Face's collator cannot do. It finds words by gaps between the offsets of
+ * tokens, which ids reveal only if tokens contain the spaces; and it masks all tokens of a word. */
 static int check_collator(struct arguments *a, const struct options_result *given,
                           struct error *err)
 {

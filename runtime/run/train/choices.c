@@ -95,7 +95,7 @@ bool choices_differ(const char *text, const char *other)
 
 enum { NAME_SIZE = 200 };
 
-/* The GPU model that a text is for: its first line. */
+/* The GPU model that choices are for, from their first line. */
 static void read_name(const char *text, char name[NAME_SIZE])
 {
     if (sscanf(text, "for %199s", name) != 1 || strchr(name, '/'))
@@ -315,7 +315,7 @@ out:
     return rc;
 }
 
-/* Rename the saved choices if they are for another device than 'text'. */
+/* Rename the saved choices if they are for a different device than 'text'. */
 static int set_aside(const char *directory, const char *text, struct error *err)
 {
     char path[PATH_MAX], aside[PATH_MAX], name[NAME_SIZE], own[NAME_SIZE], *kept;

@@ -17,7 +17,7 @@ struct engine_config configure_engine(const struct arguments *a)
     /* The gradients of BERT's two losses cannot be divided by one number. */
     rules.per_token = a->step.per_token_loss && !(a->mlm.data.bert && a->model.network.binary_head);
     rules.weigh_tokens =
-        rules.per_token && a->model.network.masked; /* as fairseq; Megatron does not */
+        rules.per_token && a->model.network.masked; /* as in fairseq, unlike Megatron */
     return (struct engine_config){
         .model = a->model_config,
         .optimizer = {.rules = rules,

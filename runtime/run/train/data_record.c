@@ -35,7 +35,8 @@ static void put_values(FILE *stream, const struct arguments *a, const char *cons
             }
 }
 
-/* What decides which tokens a sample has, which of them count, and in which order samples come. */
+/* The options that determine the tokens of a sample, which of them count, and the order of samples.
+ */
 static void put_samples(FILE *stream, const struct arguments *a)
 {
     static const char *const causal[] = {"dataloader-type", "reset-position-ids",
@@ -119,7 +120,7 @@ static void show(const char *line, char text[SHOWN])
         snprintf(text, SHOWN, "%.*s", length, line);
 }
 
-/* Warn about lines of 'before' that are not the same in 'now'. */
+/* Warn about lines of 'before' that differ in 'now' or are missing. */
 static void compare(const char *before, const char *now)
 {
     char was[SHOWN], is[SHOWN];

@@ -7,9 +7,9 @@
 #include "arguments.h"
 
 /* Compare the options and the seed in use with the record in --load, if there is one, and warn
- * about what differs; then write the record to --save. Training does not need it: trouble is a
- * warning. One rank calls it when the run is sure to start: one that is refused must not change the
- * record.
+ * about what differs; then write the record to --save. Training does not need it: a failure is only
+ * a warning. One rank calls it when the run is sure to start: one that is refused must not change
+ * the record.
  */
 void data_record_keep(const struct arguments *arguments, uint64_t seed);
 

@@ -53,7 +53,7 @@ static double nccl_buffers(const struct layout *l)
 {
     int groups = (l->tp > 1) + (l->pp > 1) + (l->cp > 1) + (l->dp * l->cp > 1);
 
-    return groups > 0 ? NCCL_GROUP * (groups + 1) : 0; /* all ranks together are a group, too */
+    return groups > 0 ? NCCL_GROUP * (groups + 1) : 0; /* all ranks are a group, too */
 }
 
 static double uses_of(const struct arguments *a, const struct rank_memory *memory,
@@ -103,7 +103,7 @@ static int find_fullest(const struct arguments *a, struct use uses[USES], int64_
     return 0;
 }
 
-/* Has the card what the run computes in? */
+/* Does the GPU support the run's data types? */
 static int has_type(const struct arguments *a, const struct card *card)
 {
     const struct fp8_config *fp8 = &a->model_config.numerics.fp8;

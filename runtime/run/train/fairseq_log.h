@@ -20,7 +20,7 @@ struct fairseq_line {
     struct fairseq_sums sums; /* of the steps of the line */
     int64_t updates;          /* optimizer steps so far */
     double lr;
-    double norm;             /* of the last step, for a line without a step that was taken */
+    double norm;             /* of the last step; used if all steps of the line were skipped */
     bool clips;              /* gradients are clipped */
     double scale;            /* loss scale; 0: not fp16 */
     double train_wall, wall; /* seconds since the start */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tokenizer that is next to the weights, if none is named. What is wrong with its files is said
+/* The tokenizer that is next to the weights, if none is named. Errors in its files are reported
  * where they are needed. */
 static void find_tokenizer(const struct arguments *a, struct tokenizer_identity *identity)
 {
@@ -123,7 +123,7 @@ static int open_splits(struct feeds *feeds, const struct arguments *a, struct co
     return 0;
 }
 
-/* Tell what padding costs. */
+/* Report the cost of padding. */
 static void print_rows(const struct feeds *feeds, const struct arguments *a)
 {
     struct masked *masked =

@@ -29,8 +29,9 @@ static int load_counts(struct masked_words *words, const struct arguments *a, st
 }
 
 /* A token begins a word if its text begins with a space (byte-level BPE, SentencePiece), or, in
- * WordPiece, unless it is written with ##. Special tokens always do. For Hugging Face's collator,
- * one that begins within a character does, too: it is placed before the end of the last one. */
+ * WordPiece, unless it is written with ##. Special tokens always do. For Hugging Face's collator, a
+ * token that begins within a character does, too: its offset is before the end of the last token.
+ */
 static int load_begins(struct masked_words *words, const struct arguments *a, struct error *err)
 {
     int bert = a->data.tokenizer.type == TOKENIZER_BERT_LOWER_CASE ||

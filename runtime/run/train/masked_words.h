@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the masks of a run need to know about each id: its count, and whether it begins a word. */
+/* Properties of each token id that masking needs: its count, and whether it begins a word. */
 #ifndef MEGATRON_MASKED_WORDS_H
 #define MEGATRON_MASKED_WORDS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of protocol buffers, field by field. What does not fit is left out; messages here are
- * small. */
+/* Messages of protocol buffers, field by field. Messages are small here; what exceeds the buffer is
+ * dropped. */
 #ifndef MEGATRON_MESSAGE_H
 #define MEGATRON_MESSAGE_H
 

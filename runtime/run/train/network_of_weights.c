@@ -43,8 +43,8 @@ static void set_value(const struct option *row, struct arguments *a, const struc
     memcpy((char *)a + row->offset, (const char *)from + row->offset, size);
 }
 
-/* Is an option for this value on the command line? One of several that set it to another value
- * each counts alone. */
+/* Is an option for this value on the command line? Options that each set it to another value count
+ * separately. */
 static int is_told(const struct options_result *given, const struct option *row)
 {
     if (row->type == OPTION_SET)
@@ -106,7 +106,7 @@ static int is_loose(const struct option *row, const struct network *weights)
     return (p && p->loose) || strstr(row->name, "binary-head");
 }
 
-/* Take one value from the weights, unless the command line may and does set another. */
+/* Take one value from the weights, unless the command line sets another and may do so. */
 static int take_row(struct arguments *a, const struct options_result *given,
                     const struct arguments *weights, const struct option *row,
                     const char *directory, struct error *err)
@@ -152,8 +152,8 @@ static void describe_weights(const struct arguments *a, const struct network *ne
     m->yarn_beta_slow = yarn ? scaling->low : 1;
 }
 
-/* The options of a network in the table: those of its properties, and of values that decide
- * several of them. Dropout and initialization are of training. */
+/* Is it an option of the network: of a property, or of several together? Dropout and initialization
+ * belong to training. */
 static int is_of_network(const struct option *row)
 {
     const struct network_property *p = property_at(row->offset);
@@ -174,7 +174,7 @@ static int take(struct arguments *a, const struct options_result *given,
     struct network_arguments *m = &a->model;
     struct arguments weights;
 
-    /* The ids of a NullTokenizer may be all that there is: these weights cannot end a document. */
+    /* Weights may have no more than the ids of a NullTokenizer: they cannot end a document. */
     if (a->tokenizer_named && a->data.tokenizer.type == TOKENIZER_NULL &&
         s->vocabulary == m->network.shape.vocabulary - 1)
         m->network.shape.vocabulary = s->vocabulary;

@@ -65,7 +65,7 @@ static void write_scalar(const struct outputs *outputs, const char *tag, int64_t
         wandb_file_scalar(outputs->wandb, tag, iteration, value);
 }
 
-/* A scalar over the steps and, as Megatron has it in TensorBoard, over the samples. */
+/* A scalar by step and, as Megatron writes it to TensorBoard, by sample. */
 static void write_both(const struct outputs *outputs, const char *tag, int64_t iteration,
                        int64_t consumed, double value)
 {

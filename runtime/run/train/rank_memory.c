@@ -37,7 +37,7 @@ static size_t sums_of(const struct arguments *a, const struct parameters *p)
     return sizeof(float) * (size_t)most;
 }
 
-/* This rank's shard, and the scaling state of fp8 with the file that is made of it. */
+/* This rank's shard, the scaling state of fp8, and the buffer of its file. */
 static size_t copy_of(const struct arguments *a, const struct parameters *p)
 {
     const struct model_config *m = &a->model_config;
@@ -159,8 +159,8 @@ int rank_memory_print_ranks(const struct arguments *a, struct error *err)
     return 0;
 }
 
-/* What of it a masked model's vocabulary takes: its table in weights, gradients and optimizer, and
- * the logits of the masked tokens. */
+/* The share of a masked model's vocabulary: its table in weights, gradients and optimizer, and the
+ * logits of the masked tokens. */
 static void add_head(const struct arguments *a, struct error *lack)
 {
     const struct model_config *m = &a->model_config;

@@ -27,7 +27,7 @@ int rank_memory_check(const struct arguments *arguments, const struct world *wor
                       struct device *device, const struct parallel *parallel, int speaks,
                       struct error *err);
 
-/* What rank_memory_check prints and needs no device for: the run, and one rank of each kind. */
+/* Print the part of that which needs no device: the run, and one rank of each kind. */
 void rank_memory_print_run(const struct arguments *arguments);
 int rank_memory_print_ranks(const struct arguments *arguments, struct error *err);
 

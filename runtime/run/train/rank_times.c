@@ -245,8 +245,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The middle of the values at 'offset' over the ranks of a stage (-1: of all) that know it; of two,
- * the lower one, which for times is the faster. */
+/* The median of the values at 'offset' over the ranks of a stage (-1: all) that know theirs; of
+ * two, the lower one, which for times is the faster. */
 static double median_of(const struct rank_place *places, const struct rank_sample *samples,
                         int size, int stage, size_t offset)
 {

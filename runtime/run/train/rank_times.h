@@ -37,7 +37,7 @@ struct rank_times {
     int kernel_log;         /* descriptor; -1: not readable, or this rank has no GPU */
     char bus[24];           /* of this rank's GPU; "": unknown */
     int32_t xid;            /* the last one */
-    int64_t compared;       /* how often */
+    int64_t compared;       /* number of comparisons so far */
     /* on the logging rank */
     struct rank_place *places;
     struct rank_sample *samples;

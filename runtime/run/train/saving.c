@@ -93,7 +93,7 @@ int saving_check(const struct arguments *a, struct error *err)
           file_is_same(a->checkpoint.load, a->checkpoint.save);
     if (!a->checkpoint.save || (own && !a->checkpoint.finetune))
         return 0;
-    /* A run begins at iteration 0 with --finetune, where an imported checkpoint is not in its way.
+    /* With --finetune a run begins at iteration 0 and does not overwrite an imported checkpoint.
      */
     if (directory_list(a->checkpoint.save, &list, &count, NULL) < 0 || count == 0 ||
         (own && list[0] == 0) ||

@@ -37,8 +37,8 @@ int saving_open(struct saving *saving, const struct arguments *a, const struct w
                 int initialize, struct error *err);
 void saving_close(struct saving *saving);
 
-/* Copy the tokenizer to a directory of weights: the one given, or that of the initial weights.
- * Training does not need it: trouble is a warning. One rank calls it. */
+/* Copy the tokenizer to a directory of weights: the one that the options name, or that of the
+ * initial weights. Training does not need it: a failure is only a warning. One rank calls it. */
 void saving_tokenizer(const struct arguments *a, const char *directory);
 
 /* Will saving_step save a checkpoint after this step? */

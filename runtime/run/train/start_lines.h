@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first lines of a run's log: version, time, host and command line, from which
- * `megatron report` knows them. */
+/* The first lines of a run's log: version, time, host and command line, which `megatron report`
+ * reads. */
 #ifndef MEGATRON_START_LINES_H
 #define MEGATRON_START_LINES_H
 

@@ -152,7 +152,7 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         rc = (arguments->run.skip_train ? train_evaluate_only : loop)(&t, err);
     if (rc >= 0)
         train_report_profile(&t);
-    /* Without this file the run is merely started once more, and finds that it is finished. */
+    /* Without this file the run is only started once more and finds that it is finished. */
     if (rc == 0 && train_leave_mark(&t, TRAIN_DONE, &trouble) < 0)
         log_warning("%s", trouble.text);
     if (rc == -1 && t.device && t.device->ran_out)

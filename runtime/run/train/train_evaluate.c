@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluation during and after training, and without it. */
+/* Evaluation during, after and without training. */
 #include "train_private.h"
 
 #include <inttypes.h>

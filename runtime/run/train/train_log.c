@@ -37,7 +37,7 @@ static double memory_in_use(const struct train *t)
                     memory.device.activations);
 }
 
-/* What the steps from 'first' on contained. */
+/* Count the tokens, samples and epochs of the steps from 'first' on. */
 static int count_steps(struct train *t, int64_t first, int64_t steps, enum dataset_split split,
                        struct fairseq_line *line, struct error *err)
 {
@@ -152,7 +152,7 @@ int train_log_fairseq_epoch(struct train *t, struct error *err)
     return 0;
 }
 
-/* fairseq's batches of an evaluation: of all ranks together, but of one micro-batch each. */
+/* The number of fairseq's batches in an evaluation: one micro-batch of every rank. */
 static int64_t evaluated_batches(struct train *t, enum dataset_split split, int64_t steps)
 {
     struct masked *masked = train_masked(t, split);
@@ -184,7 +184,7 @@ int train_log_fairseq_valid(struct train *t, enum dataset_split split, int64_t s
     return 0;
 }
 
-/* A value that fp8 scales depend on was Inf or NaN: said once. */
+/* Report once that a value which fp8 scales depend on was inf or NaN. */
 static void warn_overflow(struct train *t, const struct step_state *state)
 {
     if (state->overflows == 0 || t->overflowed)

@@ -41,7 +41,7 @@ struct train {
     struct unlogged unlogged;
     int64_t evaluated;    /* iteration of the last evaluation */
     double train_seconds; /* of all steps that were logged */
-    int overflowed;       /* an fp8 tensor was Inf or NaN, which was reported */
+    int overflowed;       /* it was reported that an fp8 tensor was inf or NaN */
     double best;          /* lowest validation loss */
     int64_t best_count;   /* evaluations so far */
     /* Of the epoch so far, for fairseq's line at its end; less the steps of the epoch before. */

@@ -109,7 +109,7 @@ static void add_run(struct wandb_file *file, const struct wandb_names *names, co
 
     gethostname(host, sizeof(host) - 1);
     put_text(&version, 1, "megatron " PACKAGE_VERSION);
-    put_text(&version, 2, "0.0.1"); /* any client can read it */
+    put_text(&version, 2, "0.0.1"); /* the oldest client that may read it: any */
     put_message(&header, 1, &version);
     add_record(file, RECORD_HEADER, &header);
     put_text(&run, 1, id);
@@ -167,7 +167,7 @@ const char *wandb_file_directory(const struct wandb_file *file)
     return file->directory;
 }
 
-/* A value as JSON, which has no words for these three. */
+/* A value as JSON, which has neither NaN nor infinities. */
 static void format_value(double value, char *text, size_t size)
 {
     if (isnan(value))
