@@ -4,7 +4,7 @@
 #include "data/dataset/bert.h"
 #include "fuzz.h"
 #include "data/dataset/gpt_index.h"
-#include "data/dataset/index_private.h"
+#include "data/dataset/index_file.h"
 #include "data/dataset/indexed.h"
 
 #include <string.h>

@@ -225,8 +225,9 @@ static size_t greedy_choose(const struct greedy *g, const double *weights, size_
     return chosen;
 }
 
-int blend_order(const double *weights, size_t count, int64_t samples, int64_t *taken,
-                blend_sink *sink, void *arg, struct error *err)
+/* 'sizes': how many samples each corpus has; NULL: no limit. */
+static int order(const double *weights, const int64_t *sizes, size_t count, int64_t samples,
+                 int64_t *taken, blend_sink *sink, void *arg, struct error *err)
 {
     struct greedy g = greedy_new(count);
     int result = 0;
@@ -240,7 +241,9 @@ int blend_order(const double *weights, size_t count, int64_t samples, int64_t *t
 
             g.corpus[i] = (int16_t)corpus;
             g.sample[i] = taken[corpus]++;
-            g.taken[corpus] += 1;
+            /* An exhausted corpus is no longer considered. */
+            g.taken[corpus] =
+                sizes && taken[corpus] == sizes[corpus] ? INFINITY : (double)taken[corpus];
         }
         result = sink(arg, first, piece, g.corpus, g.sample, err);
     }
@@ -248,32 +251,24 @@ int blend_order(const double *weights, size_t count, int64_t samples, int64_t *t
     return result;
 }
 
+int blend_order(const double *weights, size_t count, int64_t samples, int64_t *taken,
+                blend_sink *sink, void *arg, struct error *err)
+{
+    return order(weights, NULL, count, samples, taken, sink, arg, err);
+}
+
 int blend_order_exhaustive(const int64_t *sizes, size_t count, blend_sink *sink, void *arg,
                            struct error *err)
 {
     double *weights = xcalloc(count, sizeof(*weights));
     int64_t *taken = xcalloc(count, sizeof(*taken)), total = 0;
-    struct greedy g = greedy_new(count);
-    int result = 0;
+    int result;
 
     for (size_t i = 0; i < count; i++)
         total += sizes[i];
     for (size_t i = 0; i < count; i++)
         weights[i] = (double)sizes[i] / (double)total;
-    for (int64_t first = 0; first < total && result == 0; first += BLEND_PIECE) {
-        int64_t piece = total - first < BLEND_PIECE ? total - first : BLEND_PIECE;
-
-        for (int64_t i = 0; i < piece; i++) {
-            size_t corpus = greedy_choose(&g, weights, count, first + i);
-
-            g.corpus[i] = (int16_t)corpus;
-            g.sample[i] = taken[corpus]++;
-            /* An exhausted corpus is no longer considered. */
-            g.taken[corpus] = taken[corpus] == sizes[corpus] ? INFINITY : (double)taken[corpus];
-        }
-        result = sink(arg, first, piece, g.corpus, g.sample, err);
-    }
-    greedy_clear(&g);
+    result = order(weights, sizes, count, total, taken, sink, arg, err);
     free(weights);
     free(taken);
     return result;

@@ -4,7 +4,7 @@
  * in the stream and of its samples in the file. At most the document array, or later the lengths
  * and the shuffle array, are in memory; the rest is written to the file through small buffers. */
 #include "config.h"
-#include "gpt_build.h"
+#include "gpt_index.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "base/core/xmalloc.h"
-#include "shuffle.h"
+#include "mt19937.h"
 #include "base/core/threads.h"
 
 enum { PIECE = 65536, CHUNKS_PER_THREAD = 8 };

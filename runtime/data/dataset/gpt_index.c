@@ -3,11 +3,10 @@
 #include "gpt_index.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "gpt_build.h"
+#include "base/core/xmalloc.h"
 #include "lib/cpuset.h"
 
 int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_t samples,
@@ -51,30 +50,23 @@ int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_
     return 0;
 }
 
-static int describe(const struct gpt_request *request, const char *split, char *text, size_t size,
-                    struct error *err)
+static char *describe(const struct gpt_request *request, const char *split)
 {
     const struct indexed_info *info = indexed_info(request->corpus);
     const char *prefix = indexed_prefix(request->corpus);
-    char *absolute = NULL, *idx = NULL;
-    int length;
-
     /* Initially the prefix itself does not exist; later it is the directory of the cache. */
-    if (asprintf(&idx, "%s.idx", prefix) > 0)
-        absolute = realpath(idx, NULL);
+    char *idx = xasprintf("%s.idx", prefix), *absolute = realpath(idx, NULL);
+    char *text = xasprintf("GPT sample order 1\ncorpus %s\nsize %" PRId64 "\nchanged %" PRId64
+                           "\nsequences %" PRId64 " from %" PRId64 " of %" PRId64
+                           "\nsplit %s\nsequence length %" PRId64 "\nsamples %" PRId64
+                           "\nseed %" PRIu32 "\n",
+                           absolute ? absolute : prefix, info->idx_size, info->idx_time,
+                           request->count, request->first, info->sequences, split,
+                           request->sequence_length, request->samples, request->seed);
+
     free(idx);
-    length =
-        snprintf(text, size,
-                 "GPT sample order 1\ncorpus %s\nsize %" PRId64 "\nchanged %" PRId64
-                 "\nsequences %" PRId64 " from %" PRId64 " of %" PRId64
-                 "\nsplit %s\nsequence length %" PRId64 "\nsamples %" PRId64 "\nseed %" PRIu32 "\n",
-                 absolute ? absolute : prefix, info->idx_size, info->idx_time, request->count,
-                 request->first, info->sequences, split, request->sequence_length, request->samples,
-                 request->seed);
     free(absolute);
-    return length < (int)size
-               ? 0
-               : error_set(err, "%s: the path is too long; use a shorter one", prefix);
+    return text;
 }
 
 int index_threads(int wanted)
@@ -88,8 +80,8 @@ struct index_file *gpt_index_get(const struct gpt_request *request, const char *
                                  const char *const *directories, int directory_count,
                                  double deadline, int threads, struct error *err)
 {
-    char description[PATH_MAX + 1024], kind[64];
     struct gpt_build build = {.request = request, .threads = index_threads(threads)};
+    char *description = describe(request, split), kind[64];
     struct index_request cached = {
         .directories = directories,
         .directory_count = directory_count,
@@ -102,9 +94,8 @@ struct index_file *gpt_index_get(const struct gpt_request *request, const char *
     struct index_file *file;
 
     snprintf(kind, sizeof(kind), "GPTDataset-%s", split);
-    if (describe(request, split, description, sizeof(description), err) < 0)
-        return NULL;
     file = index_file_get(&cached, err);
+    free(description);
     if (!file)
         error_prefix(err, "%s: %s data", indexed_prefix(request->corpus), split);
     return file;

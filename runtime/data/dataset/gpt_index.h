@@ -60,4 +60,13 @@ int64_t gpt_index_samples(const struct index_file *index);
 int gpt_index_text(const struct index_file *index, const struct indexed *corpus,
                    int64_t sequence_length, int64_t i, int32_t *text, struct error *err);
 
+/* Within gpt_*.c: build the arrays into a file of the index cache. */
+struct gpt_build {
+    const struct gpt_request *request;
+    int threads;
+};
+
+/* An index_builder; 'arg' is a struct gpt_build. */
+int gpt_build(void *arg, struct index_writer *writer, struct error *err);
+
 #endif

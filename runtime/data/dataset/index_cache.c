@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decides which process builds a file of the index cache, and how the others wait for it. */
 #include "config.h"
-#include "index_private.h"
+#include "index_file.h"
 #include "lib/checksum.h"
 #include "lib/clock.h"
 #include "lib/file.h"

@@ -2,7 +2,7 @@
 #include "config.h"
 #include "lib/file.h"
 #include "base/core/storage.h"
-#include "index_private.h"
+#include "index_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

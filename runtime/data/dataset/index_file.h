@@ -61,4 +61,20 @@ struct index_request {
  * no directory is writable. */
 struct index_file *index_file_get(const struct index_request *request, struct error *err);
 
+/* --- Within index_*.c: index_file.c has the contents of a file, index_cache.c decides which
+ * process builds it. */
+
+/* Open 'path' and check it against 'description'. '*file' is NULL and the result 0 if there is no
+ * such file or it is incomplete (it is then built again). Returns -1 if it exists and cannot be
+ * opened or read. */
+int index_file_open(const char *path, const char *description, struct index_file **file,
+                    struct error *err);
+
+/* Create the file 'path', to be renamed later. */
+struct index_writer *index_writer_create(const char *path, const char *description,
+                                         struct error *err);
+/* Everything is written: add the header and sync it to disk. */
+int index_writer_finish(struct index_writer *writer, struct error *err);
+void index_writer_destroy(struct index_writer *writer);
+
 #endif

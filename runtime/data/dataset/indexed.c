@@ -295,14 +295,22 @@ const char *indexed_prefix(const struct indexed *indexed)
     return indexed->prefix;
 }
 
+/* Are entries [first, first + count) of a file's 'entries' entries there? */
+static int check_range(const struct file *file, const char *what, int64_t entries, int64_t first,
+                       int64_t count, struct error *err)
+{
+    if (first >= 0 && count >= 0 && first <= entries && count <= entries - first)
+        return 0;
+    return error_set(
+        err, "%s: %" PRId64 " %s from number %" PRId64 " were requested, but it has %" PRId64 AGAIN,
+        file->path, count, what, first, entries);
+}
+
 static int read_array(const struct indexed *d, const char *what, int64_t at, size_t entry_size,
                       int64_t entries, int64_t first, int64_t count, void *out, struct error *err)
 {
-    if (first < 0 || count < 0 || first > entries || count > entries - first)
-        return error_set(err,
-                         "%s: %" PRId64 " %s from number %" PRId64
-                         " were requested, but it has %" PRId64 AGAIN,
-                         d->idx.path, count, what, first, entries);
+    if (check_range(&d->idx, what, entries, first, count, err) < 0)
+        return -1;
     return read_at(&d->idx, out, (size_t)count * entry_size, at + first * (int64_t)entry_size, err);
 }
 
@@ -333,13 +341,9 @@ int indexed_documents(const struct indexed *indexed, int64_t first, int64_t coun
                       struct error *err)
 {
     if (indexed->info.fairseq) {
-        int64_t entries = indexed->info.sequences + 1;
-
-        if (first < 0 || count < 0 || first > entries || count > entries - first)
-            return error_set(err,
-                             "%s: %" PRId64 " document entries from number %" PRId64
-                             " were requested, but it has %" PRId64 AGAIN,
-                             indexed->idx.path, count, first, entries);
+        if (check_range(&indexed->idx, "document entries", indexed->info.sequences + 1, first,
+                        count, err) < 0)
+            return -1;
         for (int64_t i = 0; i < count; i++)
             out[i] = first + i;
         return 0;
@@ -365,70 +369,62 @@ int64_t indexed_length(const struct indexed *indexed, int64_t sequence, struct e
     return indexed_lengths(indexed, sequence, 1, &length, err) < 0 ? -1 : length;
 }
 
-/* Tokens of 8 bytes. As unsigned numbers they only have a wider range that no token uses. */
-static int widen_i64(const struct indexed *d, int64_t byte, int32_t *out, int64_t count,
-                     struct error *err)
+/* A token of any type. As unsigned numbers, those of 8 bytes only have a wider range that no token
+ * uses. */
+static inline int64_t token_at(const unsigned char *raw, enum idx_dtype dtype)
 {
-    int64_t block[512];
+    union {
+        uint16_t u16;
+        uint32_t u32;
+        int64_t i64;
+    } wide;
 
-    while (count > 0) {
-        int64_t take = count < 512 ? count : 512;
-
-        if (read_at(&d->bin, block, (size_t)take * sizeof(block[0]), byte, err) < 0)
-            return -1;
-        for (int64_t i = 0; i < take; i++) {
-            if (block[i] < INT32_MIN || block[i] > INT32_MAX)
-                return error_set(err,
-                                 "%s: offset %" PRId64 ": token %" PRId64 " is out of range" AGAIN,
-                                 d->bin.path, byte + i * (int64_t)sizeof(block[0]), block[i]);
-            out[i] = (int32_t)block[i];
-        }
-        out += take;
-        count -= take;
-        byte += take * (int64_t)sizeof(block[0]);
+    switch (dtype) {
+    case IDX_U8:
+        return raw[0];
+    case IDX_I8:
+        return (int8_t)raw[0];
+    case IDX_U16:
+    case IDX_I16:
+        memcpy(&wide, raw, 2);
+        return dtype == IDX_U16 ? wide.u16 : (int16_t)wide.u16;
+    case IDX_U32:
+    case IDX_I32:
+        memcpy(&wide, raw, 4);
+        return dtype == IDX_U32 ? (int64_t)wide.u32 : (int32_t)wide.u32;
+    default:
+        memcpy(&wide, raw, 8);
+        return wide.i64;
     }
-    return 0;
 }
 
 /* Tokens narrower than int32 are read into the end of the buffer and widened from the front: writes
- * never overtake reads. */
+ * never overtake reads. Wider ones go through a block. */
 static int read_tokens(const struct indexed *d, int64_t byte, int32_t *out, int64_t count,
                        struct error *err)
 {
-    size_t bytes = (size_t)count * d->token_size;
-    unsigned char *raw = (unsigned char *)(out + count) - bytes;
+    enum idx_dtype dtype = d->info.dtype;
+    int64_t size = (int64_t)d->token_size, block[512];
 
-    if (d->token_size == 8)
-        return widen_i64(d, byte, out, count, err);
-    if (read_at(&d->bin, raw, bytes, byte, err) < 0)
-        return -1;
-    for (int64_t i = 0; i < count; i++) {
-        uint16_t wide;
+    while (count > 0) {
+        int64_t take = size == 8 && count > 512 ? 512 : count;
+        unsigned char *raw =
+            size == 8 ? (unsigned char *)block : (unsigned char *)(out + take) - take * size;
 
-        switch (d->info.dtype) {
-        case IDX_U8:
-            out[i] = raw[i];
-            break;
-        case IDX_I8:
-            out[i] = (int8_t)raw[i];
-            break;
-        case IDX_U16:
-            memcpy(&wide, raw + 2 * i, 2);
-            out[i] = wide;
-            break;
-        case IDX_I16:
-            memcpy(&wide, raw + 2 * i, 2);
-            out[i] = (int16_t)wide;
-            break;
-        case IDX_U32:
-            if (out[i] < 0)
+        if (read_at(&d->bin, raw, (size_t)(take * size), byte, err) < 0)
+            return -1;
+        for (int64_t i = 0; i < take && dtype != IDX_I32; i++) {
+            int64_t token = token_at(raw + i * size, dtype);
+
+            if (token < INT32_MIN || token > INT32_MAX)
                 return error_set(err,
-                                 "%s: offset %" PRId64 ": token %" PRIu32 " is out of range" AGAIN,
-                                 d->bin.path, byte + 4 * i, (uint32_t)out[i]);
-            break;
-        default:
-            return 0;
+                                 "%s: offset %" PRId64 ": token %" PRId64 " is out of range" AGAIN,
+                                 d->bin.path, byte + i * size, token);
+            out[i] = (int32_t)token;
         }
+        out += take;
+        count -= take;
+        byte += take * size;
     }
     return 0;
 }
@@ -462,11 +458,8 @@ int indexed_stream(const struct indexed *indexed, int64_t first, int64_t count, 
 {
     int64_t size = (int64_t)indexed->token_size, total = indexed->bin.size / size;
 
-    if (first < 0 || count < 0 || first > total || count > total - first)
-        return error_set(err,
-                         "%s: %" PRId64 " tokens from number %" PRId64
-                         " were requested, but it has %" PRId64 AGAIN,
-                         indexed->bin.path, count, first, total);
+    if (check_range(&indexed->bin, "tokens", total, first, count, err) < 0)
+        return -1;
     return read_tokens(indexed, first * size, out, count, err);
 }
 

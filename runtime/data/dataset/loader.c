@@ -74,23 +74,6 @@ static void *fill(void *arg)
     return NULL;
 }
 
-static int check_config(const struct batch_loader_config *config, struct error *err)
-{
-    if (batch_size(config->micro_batch, config->dataset->sequence_length) == 0)
-        return error_set(
-            err,
-            "a micro-batch of %" PRId64 " sequences of length %" PRId64
-            " is too large for a batch buffer; lower --micro-batch-size or --seq-length",
-            config->micro_batch, config->dataset->sequence_length);
-    if (config->ranks < 1 || config->rank < 0 || config->rank >= config->ranks)
-        return error_bug(err, "there is no data-parallel rank %d of %d", config->rank,
-                         config->ranks);
-    if (config->buffer_count < 2 || config->consumed < 0)
-        return error_bug(err, "batch loader with %d buffers (at least 2) from sample %" PRId64,
-                         config->buffer_count, config->consumed);
-    return 0;
-}
-
 static struct batch_loader *new_loader(const struct batch_loader_config *config)
 {
     struct batch_loader *loader = xcalloc(1, sizeof(*loader));
@@ -119,8 +102,13 @@ struct batch_loader *batch_loader_create(const struct batch_loader_config *confi
     struct batch_loader *loader;
     int threads = config->threads > 0 ? config->threads : 2;
 
-    if (check_config(config, err) < 0)
+    if (batch_size(config->micro_batch, config->dataset->sequence_length) == 0) {
+        error_set(err,
+                  "a micro-batch of %" PRId64 " sequences of length %" PRId64
+                  " is too large for a batch buffer; lower --micro-batch-size or --seq-length",
+                  config->micro_batch, config->dataset->sequence_length);
         return NULL;
+    }
     loader = new_loader(config);
     for (int i = 0; i < threads && i < MOST_THREADS; i++) {
         int number = pthread_create(&loader->threads[i], NULL, fill, loader);

@@ -2,7 +2,7 @@
 /* The collator draws whole tensors, an element for each token, one tensor after the other: which
  * tokens are predicted, which of these are masked, which of the others become random, and ids for
  * these. Draws whose result is not used count, too. */
-#include "masked_collator.h"
+#include "masked_tokens.h"
 #include "mt19937.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "masked_tokens.h"
-#include "masked_collator.h"
 #include "mt19937.h"
 #include "pcg64.h"
 

@@ -59,4 +59,9 @@ int64_t masking_count(const struct masking *masking, uint32_t seed, int64_t coun
 /* The most tokens that are ever predicted out of 'count'. */
 int64_t masking_limit(const struct mask_config *config, int64_t count);
 
+/* Mask the 'count' tokens in place, as masking_apply. With 'begins', whole words. Returns the
+ * number of predicted tokens. */
+int64_t collator_apply(const struct mask_config *config, uint32_t seed, int32_t *tokens,
+                       int64_t count, int32_t *labels);
+
 #endif

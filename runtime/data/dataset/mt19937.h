@@ -35,4 +35,9 @@ void mt19937_targets(struct mt19937 *rng, uint64_t top, uint32_t count, uint64_t
 void mt19937_shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count);
 void mt19937_shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count);
 
+/* shuffle.c: like mt19937_shuffle_u32 and _i64, with identical results, including the state of the
+ * generator. Needs about 20 MiB of memory. */
+void shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count, int threads);
+void shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count, int threads);
+
 #endif

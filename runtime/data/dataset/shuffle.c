@@ -8,7 +8,7 @@
  * remaining ones move each element i to a j below the batch, and only swaps with the same j depend
  * on each other. They are sorted, stably, by the region of j; regions are independent. While
  * threads swap one batch, another thread draws the next. */
-#include "shuffle.h"
+#include "mt19937.h"
 
 #include <stdlib.h>
 #include <string.h>

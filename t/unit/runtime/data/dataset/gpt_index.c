@@ -4,7 +4,7 @@
 #include "corpus.h"
 #include "data/dataset/blend.h"
 #include "data/dataset/gpt_index.h"
-#include "data/dataset/shuffle.h"
+#include "data/dataset/mt19937.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Masks against those of Hugging Face's collator, and its draws against PyTorch's. */
-#include "data/dataset/masked_collator.h"
+#include "data/dataset/masked_tokens.h"
 #include "masked_collator_vectors.h"
 #include "data/dataset/mt19937.h"
 #include "tap.h"
