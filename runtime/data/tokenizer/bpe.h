@@ -12,6 +12,7 @@
 #include "engine.h"
 #include "lib/error.h"
 #include "trie.h"
+#include "vocabulary.h"
 
 #define BPE_SYMBOL_LIMIT (1u << 21)
 #define BPE_RANK_LIMIT   ((1u << 22) - 2)
@@ -75,10 +76,9 @@ struct bpe_scratch {
 void bpe_init(struct bpe *bpe, enum bpe_units units);
 void bpe_clear(struct bpe *bpe);
 
-/* Take over the texts of 'count' tokens; lengths[i] == 0 is an id without text, which no merge
- * produces. A text given twice keeps its first id. In BPE_BYTES every byte must be a token. */
-int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
-                   size_t count, struct error *err);
+/* Take over the tokens of a vocabulary: those of kind VOCABULARY_TOKEN; no merge produces the
+ * others. A text given twice keeps its first id. In BPE_BYTES every byte must be a token. */
+int bpe_set_tokens(struct bpe *bpe, const struct vocabulary *vocabulary, struct error *err);
 
 /* Give a token a second text; for models without merges. Returns 0, or -1 like trie_insert. */
 int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t token);

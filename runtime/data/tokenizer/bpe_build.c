@@ -131,14 +131,13 @@ static int add_bytes(struct bpe *bpe, struct error *err)
                                       "byte-level BPE begins with");
 }
 
-int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
-                   size_t count, struct error *err)
+int bpe_set_tokens(struct bpe *bpe, const struct vocabulary *vocabulary, struct error *err)
 {
-    size_t total = 0, capacity;
+    size_t total = 0, count = vocabulary->count, capacity;
     uint32_t former;
 
     for (size_t i = 0; i < count; i++)
-        total += lengths[i];
+        total += vocabulary->entries[i].length;
     if (count == 0)
         return error_set(err, "the vocabulary is empty");
     if (count >= BPE_SYMBOL_LIMIT || total > TEXT_LIMIT)
@@ -149,16 +148,19 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
     capacity = total + 64;
     bpe->text = xmalloc(capacity);
     bpe->offsets = xcalloc(count + 1, sizeof(*bpe->offsets));
-    bpe->offsets[0] = 0;
     bpe->token_count = bpe->symbol_count = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
         uint8_t *text = bpe->text + bpe->offsets[i];
+        size_t length;
+        const uint8_t *from = vocabulary_text(vocabulary, i, &length);
 
-        bpe->offsets[i + 1] = bpe->offsets[i] + lengths[i];
-        if (lengths[i] == 0)
+        if (vocabulary->entries[i].kind != VOCABULARY_TOKEN)
+            length = 0;
+        bpe->offsets[i + 1] = bpe->offsets[i] + (uint32_t)length;
+        if (length == 0)
             continue;
-        memcpy(text, texts[i], lengths[i]);
-        if (trie_insert(&bpe->trie, text, lengths[i], (uint32_t)i, &former) < 0)
+        memcpy(text, from, length);
+        if (trie_insert(&bpe->trie, text, length, (uint32_t)i, &former) < 0)
             return trie_full(err);
     }
     return bpe->units == BPE_BYTES ? add_bytes(bpe, err) : add_characters(bpe, &capacity, err);

@@ -202,7 +202,7 @@ int load_gpt2(struct tokenizer *tokenizer, struct error *err)
     if (load_vocabulary(tokenizer, vocabulary, err) < 0)
         return -1;
     bpe_init(&tokenizer->bpe, BPE_BYTES);
-    if (model_set_tokens(tokenizer, err) < 0)
+    if (bpe_set_tokens(&tokenizer->bpe, &tokenizer->vocabulary, err) < 0)
         return error_prefix(err, "%s", vocabulary);
     if (load_merges(tokenizer, merges, err) < 0 || find_end_of_text(tokenizer, vocabulary, err) < 0)
         return -1;

@@ -73,6 +73,13 @@ int huggingface_read_around(struct pipeline *pipeline, struct json_value root, s
 enum vocabulary_kind huggingface_token_entry(const struct pipeline *pipeline, const char *text,
                                              size_t length, uint8_t *bytes, size_t *count);
 
+/* Enter the tokens of a model's "vocab", an object of texts and ids. */
+int huggingface_read_vocabulary(struct pipeline *pipeline, struct json_value model,
+                                struct error *err);
+
+/* With byte_fallback, every byte needs a token. */
+int huggingface_check_bytes(const struct pipeline *pipeline, struct error *err);
+
 /* The models that are not BPE. */
 int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value model,
                                struct error *err);

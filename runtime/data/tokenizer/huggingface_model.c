@@ -88,16 +88,15 @@ int huggingface_enter_token(struct pipeline *pipeline, const char *text, size_t 
     return rc;
 }
 
-static int read_vocabulary(struct pipeline *pipeline, struct json_value model, struct error *err)
+int huggingface_read_vocabulary(struct pipeline *pipeline, struct json_value model,
+                                struct error *err)
 {
-    struct json_value vocabulary, value, unknown;
+    struct json_value vocabulary, value;
     struct json_iterator iterator;
-    const char *text, *unknown_text = NULL;
-    size_t length, unknown_length = 0;
+    const char *text;
+    size_t length;
     int64_t id;
 
-    if (json_member(model, "unk_token", &unknown) == 0)
-        json_string(unknown, &unknown_text, &unknown_length);
     if (json_member(model, "vocab", &vocabulary) < 0 || json_type(vocabulary) != JSON_OBJECT ||
         json_iterate(vocabulary, &iterator) < 0)
         return error_set(err, "%s: the model has no \"vocab\"", pipeline->path);
@@ -107,18 +106,37 @@ static int read_vocabulary(struct pipeline *pipeline, struct json_value model, s
                              text);
         if (huggingface_enter_token(pipeline, text, length, id, err) < 0)
             return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);
-        if (unknown_text && length == unknown_length && memcmp(text, unknown_text, length) == 0)
-            pipeline->tokenizer->bpe.unknown_id = (uint32_t)id;
     }
-    if (unknown_text && !pipeline->byte_level && !pipeline->byte_fallback &&
-        pipeline->tokenizer->bpe.unknown_id == BPE_NONE)
-        return error_set(err, "%s: unk_token \"%.40s\" is not in the vocabulary", pipeline->path,
-                         unknown_text);
+    return 0;
+}
+
+int huggingface_check_bytes(const struct pipeline *pipeline, struct error *err)
+{
     for (unsigned byte = 0; pipeline->byte_fallback && byte < 256; byte++)
         if (pipeline->tokenizer->bpe.byte_ids[byte] == BPE_NONE)
             return error_set(err,
                              "%s: byte_fallback is true, but the vocabulary has no token <0x%02X>",
                              pipeline->path, byte);
+    return 0;
+}
+
+/* The token that unknown characters become, if the model names one. */
+static int set_unknown(struct pipeline *pipeline, struct json_value model, struct error *err)
+{
+    struct bpe *bpe = &pipeline->tokenizer->bpe;
+    struct json_value unknown, id;
+    const char *text;
+    int64_t number;
+    size_t length;
+
+    if (json_member(model, "unk_token", &unknown) < 0 || json_string(unknown, &text, &length) < 0)
+        return 0;
+    if (json_member(model, "vocab", &id) == 0 && json_member(id, text, &id) == 0 &&
+        json_integer(id, &number) == 0)
+        bpe->unknown_id = (uint32_t)number;
+    if (!pipeline->byte_level && !pipeline->byte_fallback && bpe->unknown_id == BPE_NONE)
+        return error_set(err, "%s: unk_token \"%.40s\" is not in the vocabulary", pipeline->path,
+                         text);
     return 0;
 }
 
@@ -210,9 +228,10 @@ int huggingface_read_model(struct pipeline *pipeline, struct json_value root, st
     tokenizer->bpe.unknown_bytes = pipeline->byte_fallback;
     tokenizer->bpe.whole_words = flag_is(model, "ignore_merges", 0);
     tokenizer->merge_unknown = flag_is(model, "fuse_unk", 0) && !pipeline->byte_fallback;
-    if (read_vocabulary(pipeline, model, err) < 0)
+    if (huggingface_read_vocabulary(pipeline, model, err) < 0 ||
+        set_unknown(pipeline, model, err) < 0 || huggingface_check_bytes(pipeline, err) < 0)
         return -1;
-    if (model_set_tokens(tokenizer, err) < 0)
+    if (bpe_set_tokens(&tokenizer->bpe, &tokenizer->vocabulary, err) < 0)
         return error_prefix(err, "%s", pipeline->path);
     return read_merges(pipeline, model, err);
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/core/xmalloc.h"
+#include "base/core/list.h"
 
 #define LONGEST 100 /* characters of a word, if the model does not say */
 
@@ -15,11 +15,10 @@ int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value mode
                                struct error *err)
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
-    struct json_value vocabulary, value;
-    struct json_iterator iterator;
-    const char *text, *prefix = "##", *unknown = "[UNK]";
-    size_t length, prefix_length = 2, unknown_length = 5;
-    int64_t id, longest = LONGEST;
+    const char *prefix = "##", *unknown = "[UNK]";
+    size_t prefix_length = 2, unknown_length = 5;
+    struct json_value value;
+    int64_t longest = LONGEST;
 
     if (json_member(model, "continuing_subword_prefix", &value) == 0)
         json_string(value, &prefix, &prefix_length);
@@ -27,17 +26,8 @@ int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value mode
         json_string(value, &unknown, &unknown_length);
     if (json_member(model, "max_input_chars_per_word", &value) == 0)
         json_integer(value, &longest);
-    if (json_member(model, "vocab", &vocabulary) < 0 || json_type(vocabulary) != JSON_OBJECT ||
-        json_iterate(vocabulary, &iterator) < 0)
-        return error_set(err, "%s: the model has no \"vocab\"", pipeline->path);
-    tokenizer->wordpiece.unknown = WORDPIECE_NONE;
-    while (json_next(&iterator, &text, &length, &value)) {
-        if (json_integer(value, &id) < 0)
-            return error_set(err, "%s: the id of token \"%.40s\" is not an integer", pipeline->path,
-                             text);
-        if (huggingface_enter_token(pipeline, text, length, id, err) < 0)
-            return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);
-    }
+    if (huggingface_read_vocabulary(pipeline, model, err) < 0)
+        return -1;
     if (wordpiece_init(&tokenizer->wordpiece, &tokenizer->vocabulary, prefix, prefix_length, err) <
         0)
         return error_prefix(err, "%s", pipeline->path);
@@ -49,6 +39,12 @@ int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value mode
                          unknown);
     return 0;
 }
+
+/* By id. */
+struct scores {
+    double *items;
+    size_t count, room;
+};
 
 /* One entry: a piece and its score. */
 static int enter_piece(struct pipeline *pipeline, struct json_value entry, int64_t id,
@@ -71,30 +67,25 @@ static int enter_piece(struct pipeline *pipeline, struct json_value entry, int64
     return 0;
 }
 
-/* All entries; '*scores' is to be freed. Returns their number, or -1. */
-static int64_t enter_pieces(struct pipeline *pipeline, struct json_value model, double **scores,
-                            struct error *err)
+static int enter_pieces(struct pipeline *pipeline, struct json_value model, struct scores *scores,
+                        struct error *err)
 {
     struct json_value vocabulary, entry;
     struct json_iterator iterator;
-    int64_t count = 0;
 
     if (json_member(model, "vocab", &vocabulary) < 0 || json_type(vocabulary) != JSON_ARRAY ||
         json_iterate(vocabulary, &iterator) < 0)
         return error_set(err, "%s: the model has no \"vocab\"", pipeline->path);
-    for (; json_next(&iterator, NULL, NULL, &entry); count++) {
-        if ((count & (count - 1)) == 0) {
-            size_t capacity = count ? (size_t)count * 2 : 1;
+    while (json_next(&iterator, NULL, NULL, &entry)) {
+        int64_t id = (int64_t)scores->count;
 
-            *scores = xrealloc(*scores, capacity, sizeof(**scores));
-        }
-        if (enter_piece(pipeline, entry, count, *scores + count, err) < 0)
+        if (enter_piece(pipeline, entry, id, list_add(scores), err) < 0)
             return -1;
     }
-    return count;
+    return 0;
 }
 
-static int set_unknown(struct pipeline *pipeline, struct json_value model, int64_t count,
+static int set_unknown(struct pipeline *pipeline, struct json_value model, size_t count,
                        struct error *err)
 {
     struct bpe *bpe = &pipeline->tokenizer->bpe;
@@ -106,17 +97,12 @@ static int set_unknown(struct pipeline *pipeline, struct json_value model, int64
                          "%s: a Unigram model without an unknown token (unk_id) is not "
                          "supported" OTHER_TOKENIZER,
                          pipeline->path);
-    if (unknown < 0 || unknown >= count)
+    if (unknown < 0 || unknown >= (int64_t)count)
         return error_set(err, "%s: unk_id %lld is not in the vocabulary of %lld tokens",
                          pipeline->path, (long long)unknown, (long long)count);
     bpe->unknown_id = (uint32_t)unknown;
     bpe->unknown_bytes = pipeline->byte_fallback;
-    for (unsigned byte = 0; byte < 256; byte++)
-        if (bpe->byte_ids[byte] == BPE_NONE && bpe->unknown_bytes)
-            return error_set(err,
-                             "%s: byte_fallback is true, but the vocabulary has no token <0x%02X>",
-                             pipeline->path, byte);
-    return 0;
+    return huggingface_check_bytes(pipeline, err);
 }
 
 /* A text that contains <0x0A> literally matches that piece, too. */
@@ -136,18 +122,18 @@ static int add_byte_texts(struct bpe *bpe)
 int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model, struct error *err)
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
-    double *scores = NULL, lowest = INFINITY;
-    int64_t count;
+    struct scores scores = {0};
+    double lowest = INFINITY;
     int rc = -1;
 
     bpe_init(&tokenizer->bpe, BPE_CHARACTERS);
     memset(tokenizer->bpe.byte_ids, 0xFF, sizeof(tokenizer->bpe.byte_ids));
     pipeline->byte_fallback = flag_is(model, "byte_fallback", 0);
     tokenizer->merge_unknown = !pipeline->byte_fallback;
-    count = enter_pieces(pipeline, model, &scores, err);
-    if (count < 0 || set_unknown(pipeline, model, count, err) < 0)
+    if (enter_pieces(pipeline, model, &scores, err) < 0 ||
+        set_unknown(pipeline, model, scores.count, err) < 0)
         goto out;
-    if (model_set_tokens(tokenizer, err) < 0) {
+    if (bpe_set_tokens(&tokenizer->bpe, &tokenizer->vocabulary, err) < 0) {
         error_prefix(err, "%s", pipeline->path);
         goto out;
     }
@@ -155,23 +141,23 @@ int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model,
         trie_full(err);
         goto out;
     }
-    if (huggingface_read_scores(pipeline, scores, (size_t)count) < 0) {
+    if (huggingface_read_scores(pipeline, scores.items, scores.count) < 0) {
         error_set(
             err, "%s: \"model\" or \"vocab\" written with escapes is not supported" OTHER_TOKENIZER,
             pipeline->path);
         goto out;
     }
-    for (int64_t id = 0; id < count; id++)
-        lowest = scores[id] < lowest ? scores[id] : lowest;
+    for (size_t id = 0; id < scores.count; id++)
+        lowest = fmin(lowest, scores.items[id]);
     tokenizer->unigram.unknown_score = lowest - 10;
     /* A sum extends over a word and what follows it up to the next space. */
     tokenizer->unigram.from_space =
         tokenizer->cut_spaces &&
         trie_find(&tokenizer->bpe.trie, (const uint8_t *)" ", 1) != TRIE_NONE;
     tokenizer->unigram.whole = !tokenizer->cut_spaces || tokenizer->unigram.from_space;
-    model_set_unigram(tokenizer, scores);
+    model_set_unigram(tokenizer, scores.items);
     rc = 0;
 out:
-    free(scores);
+    list_free(&scores);
     return rc;
 }

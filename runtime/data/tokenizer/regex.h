@@ -7,6 +7,7 @@
 #ifndef MEGATRON_REGEX_H
 #define MEGATRON_REGEX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "lib/error.h"
@@ -106,15 +107,17 @@ static inline unsigned regex_class(const struct regex *regex, const uint8_t *at,
     return regex->classes[regex->pages[point >> 8]][point & 255];
 }
 
-/* Length of the match at the start of a text, 0 if there is none. */
-static inline size_t regex_match(const struct regex *regex, const uint8_t *text, const uint8_t *end)
+/* Length of the match at the start of a text, 0 if there is none. With 'level' each byte counts as
+ * the character that ByteLevel writes for it. */
+static inline __attribute__((always_inline)) size_t
+regex_run(const struct regex *regex, const uint8_t *text, const uint8_t *end, bool level)
 {
     const uint8_t *at = text, *last = text;
     unsigned state = REGEX_START;
 
     while (at < end) {
-        size_t size;
-        unsigned class = regex_class(regex, at, end, &size);
+        size_t size = 1;
+        unsigned class = level ? regex->level[*at] : regex_class(regex, at, end, &size);
         unsigned entry = regex->table[state * regex->width + class];
 
         if (entry & REGEX_MATCH)
@@ -129,26 +132,15 @@ static inline size_t regex_match(const struct regex *regex, const uint8_t *text,
     return (size_t)(last - text);
 }
 
-/* Length of the match in a text of which each byte counts as the character that ByteLevel writes
- * for it. */
+static inline size_t regex_match(const struct regex *regex, const uint8_t *text, const uint8_t *end)
+{
+    return regex_run(regex, text, end, false);
+}
+
 static inline size_t regex_match_level(const struct regex *regex, const uint8_t *text,
                                        const uint8_t *end)
 {
-    const uint8_t *at = text, *last = text;
-    unsigned state = REGEX_START;
-
-    for (; at < end; at++) {
-        unsigned entry = regex->table[state * regex->width + regex->level[*at]];
-
-        if (entry & REGEX_MATCH)
-            last = at;
-        state = entry & ~(unsigned)REGEX_MATCH;
-        if (state == REGEX_DEAD)
-            return (size_t)(last - text);
-    }
-    if (regex->table[state * regex->width + regex->width - 1] & REGEX_MATCH)
-        last = end;
-    return (size_t)(last - text);
+    return regex_run(regex, text, end, true);
 }
 
 #endif

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/core/xmalloc.h"
+#include "base/core/list.h"
 
 #define FILE_LIMIT (UINT64_C(1) << 28)
 
@@ -26,18 +26,21 @@ enum piece_type {
 
 enum { MODEL_TYPE_UNIGRAM = 1, MODEL_TYPE_BPE = 2 };
 
+/* What Unigram needs of a piece. */
+struct scored {
+    float score;
+    uint32_t user_length; /* of a user-defined piece, in bytes */
+};
+
 struct model {
     struct tokenizer *tokenizer;
     const char *path;
-    float *scores;     /* by id */
-    uint32_t *lengths; /* by id: of user-defined pieces in bytes, else 0 */
-    float lowest;      /* score of a normal piece */
-    size_t score_capacity;
+    LIST(struct scored) pieces;
+    float lowest; /* score of a normal piece */
     uint64_t model_type;
     int byte_fallback;
     int escapes; /* spaces are written as U+2581 */
     struct protobuf_field unknown, bos, eos, map;
-    int user_pieces;
 };
 
 static int broken(const struct model *model, const struct protobuf *at, const char *what,
@@ -98,19 +101,7 @@ static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_le
         (!memchr(raw, ' ', raw_length) && model->model_type != MODEL_TYPE_UNIGRAM &&
          specials_add(&model->tokenizer->kept, text, length, id, 0) < 0))
         return trie_full(err);
-    model->user_pieces = 1;
     return 0;
-}
-
-/* The data of a piece that Unigram needs. */
-static void note_score(struct model *model, uint64_t type, size_t length, uint32_t id)
-{
-    float score = model->scores[id];
-
-    model->lengths[id] = type == PIECE_USER ? (uint32_t)length : 0;
-    if (type != PIECE_NORMAL)
-        return;
-    model->lowest = score < model->lowest ? score : model->lowest;
 }
 
 /* Enter one piece under the next id. */
@@ -165,8 +156,10 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
         tokenizer->bos = id;
     if (type == PIECE_CONTROL && is_named(&model->eos, "</s>", raw, raw_length))
         tokenizer->eos = id;
-    model->scores[id] = score;
-    note_score(model, type, raw_length, id);
+    *list_add(&model->pieces) =
+        (struct scored){score, type == PIECE_USER ? (uint32_t)raw_length : 0};
+    if (type == PIECE_NORMAL)
+        model->lowest = fminf(model->lowest, score);
     /* Normalized texts contain no plain space, so a piece with one is never matched. */
     kind = kinds[type];
     if (type == PIECE_USER && model->model_type == MODEL_TYPE_UNIGRAM)
@@ -201,11 +194,6 @@ static int read_piece(struct model *model, const struct protobuf_field *message,
     if (rc < 0)
         return error_set(err, "%s is not a SentencePiece model: piece %zu is invalid", model->path,
                          id);
-    if (id >= model->score_capacity) {
-        model->score_capacity = model->score_capacity * 2 + 1024;
-        model->scores = xrealloc(model->scores, model->score_capacity, sizeof(*model->scores));
-        model->lengths = xrealloc(model->lengths, model->score_capacity, sizeof(*model->lengths));
-    }
     return enter_piece(model, text.data, text.length, score, type, err);
 }
 
@@ -335,7 +323,7 @@ static int add_pairs(struct model *model, struct error *err)
 
     for (uint32_t id = 0; id < vocabulary->count; id++)
         if (vocabulary->entries[id].kind == VOCABULARY_TOKEN)
-            ranked[count++] = (struct ranked){model->scores[id], id};
+            ranked[count++] = (struct ranked){model->pieces.items[id].score, id};
     qsort(ranked, count, sizeof(*ranked), compare_ranked);
     for (size_t i = 0; i < count; i++) {
         order[i] = ranked[i].id;
@@ -358,9 +346,14 @@ static void set_unigram(struct model *model)
     double *scores = xcalloc(vocabulary->count + 1, sizeof(*scores));
 
     for (size_t id = 0; id < vocabulary->count; id++) {
-        scores[id] = vocabulary->entries[id].kind == VOCABULARY_TOKEN ? model->scores[id] : NAN;
-        if (model->lengths[id] > 0 && !isnan(scores[id]))
-            scores[id] = (float)((float)model->lengths[id] * 0.1F - 0.1);
+        const struct scored *piece = &model->pieces.items[id];
+
+        if (vocabulary->entries[id].kind != VOCABULARY_TOKEN)
+            scores[id] = NAN;
+        else if (piece->user_length > 0)
+            scores[id] = (float)((float)piece->user_length * 0.1F - 0.1);
+        else
+            scores[id] = piece->score;
     }
     tokenizer->unigram.single = tokenizer->unigram.whole = 1;
     tokenizer->unigram.unknown_score = model->lowest - 10.0F;
@@ -375,7 +368,7 @@ static int build(struct model *model, struct error *err)
     if (model->map.length > 0 &&
         normalizer_set_map(&tokenizer->normalizer, model->map.data, model->map.length, err) < 0)
         return error_prefix(err, "%s", model->path);
-    if (model_set_tokens(tokenizer, err) < 0)
+    if (bpe_set_tokens(&tokenizer->bpe, &tokenizer->vocabulary, err) < 0)
         return error_prefix(err, "%s", model->path);
     if (model->unknown.data)
         tokenizer->unknown_text =
@@ -415,8 +408,7 @@ int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
     if (read_parts(&model, &bytes, 0, err) == 0 && read_parts(&model, &bytes, 1, err) == 0 &&
         check_model(&model, err) == 0)
         rc = build(&model, err);
-    free(model.scores);
-    free(model.lengths);
+    list_free(&model.pieces);
     file_bytes_clear(&bytes);
     return rc;
 }

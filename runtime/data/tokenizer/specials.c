@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/core/xmalloc.h"
+#include "base/core/list.h"
 
 void specials_init(struct specials *specials)
 {
@@ -20,15 +20,10 @@ int specials_add(struct specials *specials, const uint8_t *text, size_t length, 
 
     if (length == 0)
         return 0;
-    if ((specials->count & (specials->count - 1)) == 0) {
-        size_t capacity = specials->count ? specials->count * 2 : 1;
-
-        specials->rows = xrealloc(specials->rows, capacity, sizeof(*specials->rows));
-    }
     if (trie_insert(&specials->trie, text, length, (uint32_t)specials->count, &former) < 0)
         return -1;
-    specials->rows[specials->count] = (struct special_row){id, strip};
-    if (specials->count++ == 0)
+    *list_add(specials) = (struct special_row){id, strip};
+    if (specials->count == 1)
         specials->only_first = text[0];
     else if (specials->only_first != text[0])
         specials->only_first = -1;
@@ -39,7 +34,7 @@ int specials_add(struct specials *specials, const uint8_t *text, size_t length, 
 void specials_clear(struct specials *specials)
 {
     trie_clear(&specials->trie);
-    free(specials->rows);
+    list_free(specials);
     memset(specials, 0, sizeof(*specials));
 }
 
@@ -88,7 +83,7 @@ uint32_t specials_find(const struct specials *specials, const uint8_t *text, siz
         }
         id = trie_longest(&specials->trie, next, (size_t)(end - next), size);
         if (id != TRIE_NONE) {
-            const struct special_row *row = &specials->rows[id];
+            const struct special_row *row = &specials->items[id];
 
             *at = (size_t)(next - text);
             if (row->strip)

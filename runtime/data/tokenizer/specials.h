@@ -11,14 +11,14 @@
 enum { SPECIAL_LEFT = 1, SPECIAL_RIGHT = 2 };
 
 struct specials {
-    struct trie trie; /* text -> place in 'rows' */
+    struct trie trie; /* text -> place in 'items' */
     struct special_row {
         uint32_t id;
         int strip;
-    } * rows;
+    } * items;
+    size_t count, room;
     uint8_t first[256]; /* may a special token begin with this byte? */
     int only_first;     /* the one byte that all begin with, or -1 */
-    size_t count;
 };
 
 void specials_init(struct specials *specials);

@@ -221,7 +221,7 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err)
         return -1;
     bpe_init(&tokenizer->bpe, BPE_BYTES);
     tokenizer->bpe.whole_words = 1;
-    if (model_set_tokens(tokenizer, err) < 0)
+    if (bpe_set_tokens(&tokenizer->bpe, &tokenizer->vocabulary, err) < 0)
         return error_prefix(err, "%s", path);
     tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
     return add_pairs(tokenizer, err);

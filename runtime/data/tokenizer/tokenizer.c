@@ -29,25 +29,6 @@ const char *tokenizer_type_name(enum tokenizer_type type)
     return type_names[type];
 }
 
-int model_set_tokens(struct tokenizer *tokenizer, struct error *err)
-{
-    const struct vocabulary *vocabulary = &tokenizer->vocabulary;
-    const uint8_t **texts = xcalloc(vocabulary->count, sizeof(*texts));
-    uint32_t *lengths = xcalloc(vocabulary->count, sizeof(*lengths));
-    int rc;
-
-    for (size_t id = 0; id < vocabulary->count; id++) {
-        const struct vocabulary_entry *entry = &vocabulary->entries[id];
-
-        texts[id] = vocabulary->bytes + entry->offset;
-        lengths[id] = entry->kind == VOCABULARY_TOKEN ? entry->length : 0;
-    }
-    rc = bpe_set_tokens(&tokenizer->bpe, texts, lengths, vocabulary->count, err);
-    free(texts);
-    free(lengths);
-    return rc;
-}
-
 void model_set_unigram(struct tokenizer *tokenizer, const double *scores)
 {
     struct unigram *unigram = &tokenizer->unigram;

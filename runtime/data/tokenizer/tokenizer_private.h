@@ -68,9 +68,6 @@ int load_sentencepiece(struct tokenizer *tokenizer, struct error *err);
 int load_huggingface(struct tokenizer *tokenizer, struct error *err);
 int load_tiktoken(struct tokenizer *tokenizer, struct error *err);
 
-/* Hand the tokens of the vocabulary (VOCABULARY_TOKEN) to tokenizer->bpe, which is initialised. */
-int model_set_tokens(struct tokenizer *tokenizer, struct error *err);
-
 /* Build tokenizer->unigram from scores by id. Unknown characters, the trie and the rounding of sums
  * are already set. */
 void model_set_unigram(struct tokenizer *tokenizer, const double *scores);

@@ -211,20 +211,21 @@ static void test_random(const char *name, int kind, int rounds)
 
     for (int round = 0; round < rounds; round++) {
         unsigned letters = 1 + draw(5);
-        const uint8_t *views[256 + MOST];
+        struct vocabulary vocabulary = {0};
         struct error err = {.text = ""};
         struct bpe bpe;
 
         draw_tokens(letters, 1 + draw(draw(2) ? 12 : MOST - 1));
         for (uint32_t i = 0; i < token_count; i++)
-            views[i] = texts[i];
+            vocabulary_set(&vocabulary, i, texts[i], lengths[i], VOCABULARY_TOKEN, &err);
         bpe_init(&bpe, BPE_BYTES);
-        if (bpe_set_tokens(&bpe, views, lengths, token_count, &err) < 0 ||
+        if (bpe_set_tokens(&bpe, &vocabulary, &err) < 0 ||
             (kind == 0 ? build_list(&bpe, letters, &err)
                        : build_all(&bpe, kind == 1, kind == 3, &err)) < 0) {
             ok(0, "%s: %s", name, err.text);
             return;
         }
+        vocabulary_clear(&vocabulary);
         bpe_finish(&bpe, false);
         linear += bpe_linear_suits(&bpe, (const uint8_t *)"aabbaccabcaa", 12);
         for (int i = 0; i < 12; i++, words++)
