@@ -22,6 +22,9 @@ size_t split_steps(struct splitter *splitter, size_t size)
     return (size_t)(at - base);
 }
 
+/* Bytes that the pattern splits where the engine cannot, before the engine tries again. */
+enum { BEYOND_RARE = 256 };
+
 size_t split_quick(struct splitter *splitter, size_t size)
 {
     const struct regex *regex = &splitter->steps->steps[0]->regex;
@@ -32,6 +35,8 @@ size_t split_quick(struct splitter *splitter, size_t size)
 
     if (count > 0)
         return count;
+    if (size > BEYOND_RARE)
+        size = BEYOND_RARE;
     while ((size_t)(at - base) < size) {
         at += regex_match(regex, at, end); /* the pattern matches everywhere */
         if (at < end)

@@ -6,6 +6,7 @@
 #include "property.h"
 
 #define WORDS_BLOCKS SPLIT_BLOCKS
+#define WORDS_LEAST  128 /* bytes before a rare case that are worth it */
 
 /* Bits of a chunk; bit i of block b is byte 64 * b + i. */
 struct words_masks {
@@ -47,10 +48,10 @@ static inline int words_mark_high(struct words_masks *masks, size_t at, size_t s
     return class == UNICODE_LETTER || class == UNICODE_OTHER ? 0 : -1;
 }
 
-/* Make the masks of a chunk; after the text everything counts as white space. Returns -1 for a rare
- * case that is left to the caller. */
-static int words_classify(const struct splitter *splitter, size_t size, struct words_masks *masks,
-                          int cased)
+/* Make the masks of a chunk; after the text everything counts as white space. Returns 'size', or
+ * where the block begins that has the first rare case, which is left to the caller. */
+static size_t words_classify(const struct splitter *splitter, size_t size,
+                             struct words_masks *masks, int cased)
 {
     const uint8_t *text = splitter->text + splitter->base, *end = splitter->text + splitter->length;
     size_t count = (size + 63) / 64, decoded = 0;
@@ -88,11 +89,11 @@ static int words_classify(const struct splitter *splitter, size_t size, struct w
                 continue;
             length = utf8_decode(text + at, end, &point);
             if (words_mark_high(masks, at, length, point, cased) < 0)
-                return -1;
+                return block * 64;
             decoded = at + length;
         }
     }
-    return 0;
+    return size;
 }
 
 /* Length of a contraction in any letter case at an apostrophe, or 0. The long s (U+017F) is an s.
@@ -304,17 +305,21 @@ static size_t words_last(const struct words_masks *masks, const uint64_t *starts
     return 0;
 }
 
-/* One chunk. Returns the number of bytes done, or 0 if the caller must do it. */
+/* One chunk, up to the first rare case in it. Returns the number of bytes done, or 0 if the caller
+ * must do it. */
 static inline __attribute__((always_inline)) size_t split_words(struct splitter *splitter,
                                                                 size_t size, int cased)
 {
     struct words_masks masks;
     struct words_state state = {0};
     uint64_t swallowed[WORDS_BLOCKS + 1], *starts = splitter->starts, slashes = 0;
-    size_t count = (size + 63) / 64, whole = splitter->length - splitter->base;
+    size_t known = words_classify(splitter, size, &masks, cased), count;
+    size_t whole = splitter->length - splitter->base;
 
-    if (words_classify(splitter, size, &masks, cased) < 0)
+    if (known < size && known < WORDS_LEAST)
         return 0;
+    size = known;
+    count = (size + 63) / 64;
     masks.space[count] = ~UINT64_C(0);
     masks.number[count] = masks.newline[count] = 0;
     starts[count] = 0;
