@@ -78,7 +78,7 @@ static void write_handoff(struct plugin *plugin, unsigned overrides)
     token_create(handoff.secret); /* without it, ranks recognize each other by rank and size only */
     if (plugin->settings.image.used)
         find_home(handoff.home, sizeof(handoff.home));
-    handoff_format_client(&handoff, text);
+    handoff_format(&handoff, HANDOFF_CLIENT, text);
     setenv(CONTRACT_MARK_CLIENT, text, 1);
     unsetenv(HANDOFF_STEP);
     /* Left over from the enclosing step if this srun runs inside one. */
@@ -97,7 +97,7 @@ static void write_het_handoff(const struct plugin *plugin, const struct request 
     if (!job || !plugin->settings.image.used || !client_is_het(request))
         return;
     handoff.start = controller_job_start((uint32_t)strtoul(job, NULL, 10));
-    handoff_format_step(&handoff, text);
+    handoff_format(&handoff, HANDOFF_OF_STEP, text);
     setenv(HANDOFF_STEP, text, 1);
 }
 

@@ -91,7 +91,7 @@ static void write_step_handoff(const struct plugin *plugin, spank_t spank)
         if (is_here(&node))
             handoff.port = choose_port(plugin, job, step);
     }
-    handoff_format_step(&handoff, text);
+    handoff_format(&handoff, HANDOFF_OF_STEP, text);
     setenv(HANDOFF_STEP, text, 1);
 }
 
@@ -172,7 +172,7 @@ int client_refuse_step(const struct plugin *plugin, spank_t spank)
     char text[HANDOFF_TEXT];
     uint32_t job;
 
-    handoff_format_step(&handoff, text);
+    handoff_format(&handoff, HANDOFF_OF_STEP, text);
     if (!plugin->within_job && spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
         controller_fail_job(job) == 0)
         client_leave(1);

@@ -125,14 +125,6 @@ static void set_rendezvous(struct exporter *exporter, const struct facts *facts,
     }
 }
 
-static void format_numa(const uint64_t *numa, char *text, size_t size)
-{
-    text[0] = '\0';
-    for (int i = 0; i < SHARE_NUMA_MAX; i++)
-        if (numa[i / 64] >> i % 64 & 1)
-            list_text_add(text, size, ",", "%d", i);
-}
-
 static void set_placement(struct exporter *exporter, const struct share_result *result)
 {
     char text[2 * SHARE_LIST];
@@ -145,7 +137,7 @@ static void set_placement(struct exporter *exporter, const struct share_result *
         set_contract_choice(exporter, CONTRACT_NICS, result->nics);
     cpuset_format(&result->cpus, text, sizeof(text));
     set_fact(exporter, CONTRACT_CPUS, text);
-    format_numa(result->numa, text, sizeof(text));
+    share_format_numa(result, text, sizeof(text));
     if (text[0])
         set_fact(exporter, CONTRACT_NUMA, text);
 }

@@ -2,39 +2,54 @@
 #include "handoff.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/parse.h"
 
-void handoff_format_client(const struct handoff *handoff, char buffer[HANDOFF_TEXT])
-{
-    snprintf(buffer, HANDOFF_TEXT,
-             "version=%s slurm=%s contract=%d overrides=%u home=%s secret=%s mark=%" PRId64,
-             handoff->version, handoff->slurm, handoff->contract, handoff->overrides, handoff->home,
-             handoff->secret, handoff->mark);
-}
+/* The words of both halves. */
+#define AT(member)   offsetof(struct handoff, member)
+#define TEXT(member) AT(member), sizeof(((struct handoff *)0)->member), 0
+static const struct {
+    const char *name;
+    enum handoff_half half;
+    size_t offset, size; /* 'size' of a text; 0: an int64_t up to 'max' */
+    int64_t max;
+} words[] = {
+    {"version", HANDOFF_CLIENT, TEXT(version)},
+    {"slurm", HANDOFF_CLIENT, TEXT(slurm)},
+    {"contract", HANDOFF_CLIENT, AT(contract), 0, INT32_MAX},
+    {"overrides", HANDOFF_CLIENT, AT(overrides), 0, UINT16_MAX},
+    {"home", HANDOFF_CLIENT, TEXT(home)},
+    {"secret", HANDOFF_CLIENT, TEXT(secret)},
+    {"mark", HANDOFF_CLIENT, AT(mark), 0, INT64_MAX},
+    {"master", HANDOFF_OF_STEP, TEXT(master)},
+    {"first", HANDOFF_OF_STEP, TEXT(first)},
+    {"port", HANDOFF_OF_STEP, AT(port), 0, 65535},
+    {"start", HANDOFF_OF_STEP, AT(start), 0, INT64_MAX},
+    {"end", HANDOFF_OF_STEP, AT(end), 0, INT64_MAX},
+    {"refused", HANDOFF_OF_STEP, AT(refused), 0, 1},
+};
+#undef TEXT
+#undef AT
+enum { WORDS = sizeof(words) / sizeof(words[0]) };
 
-void handoff_format_step(const struct handoff *handoff, char buffer[HANDOFF_TEXT])
+void handoff_format(const struct handoff *handoff, enum handoff_half half,
+                    char buffer[HANDOFF_TEXT])
 {
-    snprintf(buffer, HANDOFF_TEXT,
-             "master=%s first=%s port=%" PRId64 " start=%" PRId64 " end=%" PRId64
-             " refused=%" PRId64,
-             handoff->master, handoff->first, handoff->port, handoff->start, handoff->end,
-             handoff->refused);
-}
+    buffer[0] = '\0';
+    for (size_t i = 0; i < WORDS; i++) {
+        const char *value = (const char *)handoff + words[i].offset;
 
-static void take_text(char *target, size_t size, const char *value)
-{
-    if (strlen(value) < size)
-        strcpy(target, value);
-}
-
-static int64_t take_number(const char *value, int64_t max)
-{
-    int64_t number;
-
-    return parse_int64("", value, 0, max, &number, NULL) ? 0 : number;
+        if (words[i].half != half)
+            continue;
+        if (words[i].size > 0)
+            list_text_add(buffer, HANDOFF_TEXT, " ", "%s=%s", words[i].name, value);
+        else
+            list_text_add(buffer, HANDOFF_TEXT, " ", "%s=%" PRId64, words[i].name,
+                          *(const int64_t *)(const void *)value);
+    }
 }
 
 void handoff_parse(struct handoff *handoff, const char *text)
@@ -44,36 +59,21 @@ void handoff_parse(struct handoff *handoff, const char *text)
     if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy))
         return;
     while ((word = strsep(&rest, " "))) {
-        char *value = strchr(word, '=');
+        char *value = strchr(word, '='), *target;
+        size_t i = 0;
 
         if (!value)
             continue;
         *value++ = '\0';
-        if (strcmp(word, "version") == 0)
-            take_text(handoff->version, sizeof(handoff->version), value);
-        else if (strcmp(word, "slurm") == 0)
-            take_text(handoff->slurm, sizeof(handoff->slurm), value);
-        else if (strcmp(word, "contract") == 0)
-            handoff->contract = (int)take_number(value, INT32_MAX);
-        else if (strcmp(word, "overrides") == 0)
-            handoff->overrides = (unsigned)take_number(value, UINT16_MAX);
-        else if (strcmp(word, "master") == 0)
-            take_text(handoff->master, sizeof(handoff->master), value);
-        else if (strcmp(word, "first") == 0)
-            take_text(handoff->first, sizeof(handoff->first), value);
-        else if (strcmp(word, "home") == 0)
-            take_text(handoff->home, sizeof(handoff->home), value);
-        else if (strcmp(word, "secret") == 0)
-            take_text(handoff->secret, sizeof(handoff->secret), value);
-        else if (strcmp(word, "port") == 0)
-            handoff->port = take_number(value, 65535);
-        else if (strcmp(word, "mark") == 0)
-            handoff->mark = take_number(value, INT64_MAX);
-        else if (strcmp(word, "start") == 0)
-            handoff->start = take_number(value, INT64_MAX);
-        else if (strcmp(word, "end") == 0)
-            handoff->end = take_number(value, INT64_MAX);
-        else if (strcmp(word, "refused") == 0)
-            handoff->refused = take_number(value, 1);
+        while (i < WORDS && strcmp(words[i].name, word) != 0)
+            i++;
+        if (i == WORDS)
+            continue;
+        target = (char *)handoff + words[i].offset;
+        if (words[i].size > strlen(value))
+            strcpy(target, value);
+        else if (words[i].size == 0 &&
+                 parse_int64("", value, 0, words[i].max, (int64_t *)(void *)target, NULL) < 0)
+            *(int64_t *)(void *)target = 0;
     }
 }

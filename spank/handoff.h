@@ -19,8 +19,8 @@ enum { HANDOFF_TEXT = 1024 };
 struct handoff {
     char version[32]; /* version of the plugin in srun; "" if there is none */
     char slurm[32];   /* the Slurm version that it was built for */
-    int contract;
-    unsigned overrides;      /* enum override */
+    int64_t contract;
+    int64_t overrides;       /* enum override */
     char home[256];          /* the user's HOME, as srun has it; "" for steps without an image */
     char secret[TOKEN_TEXT]; /* of the step, in hexadecimal; "" if there is none */
     int64_t mark;            /* a number unique to this srun; 0 if there is none */
@@ -33,8 +33,9 @@ struct handoff {
 };
 
 /* Write the client's or the step's half. */
-void handoff_format_client(const struct handoff *handoff, char buffer[HANDOFF_TEXT]);
-void handoff_format_step(const struct handoff *handoff, char buffer[HANDOFF_TEXT]);
+enum handoff_half { HANDOFF_CLIENT, HANDOFF_OF_STEP };
+void handoff_format(const struct handoff *handoff, enum handoff_half half,
+                    char buffer[HANDOFF_TEXT]);
 
 /* Read either half into 'handoff'; fields that the text does not mention keep their values. Never
  * fails: unknown words are skipped, since another version may have written them. */

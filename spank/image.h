@@ -32,7 +32,7 @@
 
 #include "lib/cpuset.h"
 #include "lib/error.h"
-#include "image_leftovers.h"
+#include "share.h"
 #include "image_settings.h"
 #include "container/stop.h"
 

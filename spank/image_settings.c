@@ -16,32 +16,6 @@ static const enum option_id needs_image[] = {
     OPTION_ENTRYPOINT, OPTION_CONTAINER_NAME, OPTION_READONLY,      OPTION_REMAP_ROOT,
 };
 
-static const char *word(const struct settings *settings, const struct config *config,
-                        enum option_id id)
-{
-    return settings->given[id] ? settings->given[id] : config->defaults[id];
-}
-
-/* The name of the option, or of the plugstack.conf argument if the administrator set the value. */
-static const char *name_of(const struct settings *settings, enum option_id id, char name[64])
-{
-    snprintf(name, 64, "%s%s",
-             settings->given[id] ? "--megatron-" : "plugstack.conf: ", option_table[id].name);
-    return name;
-}
-
-static int read_switch(const struct settings *settings, const struct config *config,
-                       enum option_id id, bool *value, struct error *err)
-{
-    const char *text = word(settings, config, id);
-    char name[64];
-
-    *value = false;
-    if (!text || settings_switch(text, value) == 0)
-        return 0;
-    return error_set(err, "%s=%.100s: use yes or no", name_of(settings, id, name), text);
-}
-
 static int check_without_image(const struct settings *settings, struct error *err)
 {
     for (size_t i = 0; i < sizeof(needs_image) / sizeof(needs_image[0]); i++)
@@ -82,40 +56,41 @@ static int check_names(const char *what, const char *list, struct error *err)
 static int resolve_texts(struct image_settings *image, const struct settings *settings,
                          const struct config *config, struct error *err)
 {
-    const char *mounts = word(settings, config, OPTION_MOUNTS);
-    const char *timeout = word(settings, config, OPTION_IMPORT_TIMEOUT);
+    const char *mounts = settings_word(settings, config, OPTION_MOUNTS);
+    const char *timeout = settings_word(settings, config, OPTION_IMPORT_TIMEOUT);
     char name[64];
 
-    image->workdir = word(settings, config, OPTION_WORKDIR);
-    image->keep = word(settings, config, OPTION_CONTAINER_ENV);
-    image->container = word(settings, config, OPTION_CONTAINER_NAME);
+    image->workdir = settings_word(settings, config, OPTION_WORKDIR);
+    image->keep = settings_word(settings, config, OPTION_CONTAINER_ENV);
+    image->container = settings_word(settings, config, OPTION_CONTAINER_NAME);
     image->timeout = TIMEOUT_DEFAULT;
     if (mounts &&
-        mounts_parse(name_of(settings, OPTION_MOUNTS, name), mounts, &image->mounts, err) < 0)
+        mounts_parse(settings_name(settings, OPTION_MOUNTS, name), mounts, &image->mounts, err) < 0)
         return -1;
     if (image->workdir && image->workdir[0] != '/')
         return error_set(err, "%s=%.200s is not an absolute path; begin it with /",
-                         name_of(settings, OPTION_WORKDIR, name), image->workdir);
+                         settings_name(settings, OPTION_WORKDIR, name), image->workdir);
     if (image->keep &&
-        check_names(name_of(settings, OPTION_CONTAINER_ENV, name), image->keep, err) < 0)
+        check_names(settings_name(settings, OPTION_CONTAINER_ENV, name), image->keep, err) < 0)
         return -1;
-    if (image->container && check_container_name(name_of(settings, OPTION_CONTAINER_NAME, name),
-                                                 image->container, err) < 0)
+    if (image->container &&
+        check_container_name(settings_name(settings, OPTION_CONTAINER_NAME, name), image->container,
+                             err) < 0)
         return -1;
     if (!timeout)
         return 0;
-    return parse_int64(name_of(settings, OPTION_IMPORT_TIMEOUT, name), timeout, 1, TIMEOUT_MAX,
-                       &image->timeout, err);
+    return parse_int64(settings_name(settings, OPTION_IMPORT_TIMEOUT, name), timeout, 1,
+                       TIMEOUT_MAX, &image->timeout, err);
 }
 
 static int resolve_image(struct image_settings *image, const struct settings *settings,
                          const struct config *config, struct error *err)
 {
     if (resolve_texts(image, settings, config, err) < 0 ||
-        read_switch(settings, config, OPTION_MOUNT_HOME, &image->mount_home, err) < 0 ||
-        read_switch(settings, config, OPTION_ENTRYPOINT, &image->entrypoint, err) < 0 ||
-        read_switch(settings, config, OPTION_READONLY, &image->readonly, err) < 0 ||
-        read_switch(settings, config, OPTION_REMAP_ROOT, &image->remap_root, err) < 0)
+        settings_resolve_switch(settings, config, OPTION_MOUNT_HOME, &image->mount_home, err) < 0 ||
+        settings_resolve_switch(settings, config, OPTION_ENTRYPOINT, &image->entrypoint, err) < 0 ||
+        settings_resolve_switch(settings, config, OPTION_READONLY, &image->readonly, err) < 0 ||
+        settings_resolve_switch(settings, config, OPTION_REMAP_ROOT, &image->remap_root, err) < 0)
         return -1;
     return 0;
 }
@@ -123,7 +98,7 @@ static int resolve_image(struct image_settings *image, const struct settings *se
 int image_settings_resolve(struct image_settings *image, const struct settings *settings,
                            const struct config *config, struct error *err)
 {
-    const char *text = word(settings, config, OPTION_IMAGE);
+    const char *text = settings_word(settings, config, OPTION_IMAGE);
     char name[64];
 
     image_settings_clear(image);
@@ -131,8 +106,8 @@ int image_settings_resolve(struct image_settings *image, const struct settings *
     if (!text || strcmp(text, "none") == 0)
         return text ? 0 : check_without_image(settings, err);
     image->used = true;
-    if (image_reference_parse(name_of(settings, OPTION_IMAGE, name), text, &image->reference, err) <
-        0)
+    if (image_reference_parse(settings_name(settings, OPTION_IMAGE, name), text, &image->reference,
+                              err) < 0)
         return -1;
     return resolve_image(image, settings, config, err);
 }

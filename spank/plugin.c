@@ -106,32 +106,31 @@ static void register_options(spank_t spank)
 
 /* --- failures that tests ask for ------------------------------------------------------------ */
 
-static const char *context_name(void)
-{
-    switch (spank_context()) {
-    case S_CTX_LOCAL:
-        return "local";
-    case S_CTX_REMOTE:
-        return "remote";
-    case S_CTX_ALLOCATOR:
-        return "allocator";
-    case S_CTX_SLURMD:
-        return "slurmd";
-    case S_CTX_JOB_SCRIPT:
-        return "job_script";
-    default:
-        return "unknown";
-    }
-}
-
 static bool asked_to_fail(const char *callback, struct error *err)
 {
-    if (strcmp(context.config.fail.callback, callback) != 0 ||
-        strcmp(context.config.fail.context, context_name()) != 0)
+    static const char *const contexts[] = {[S_CTX_LOCAL] = "local",
+                                           [S_CTX_REMOTE] = "remote",
+                                           [S_CTX_ALLOCATOR] = "allocator",
+                                           [S_CTX_SLURMD] = "slurmd",
+                                           [S_CTX_JOB_SCRIPT] = "job_script"};
+    size_t now = (size_t)spank_context();
+    char name[64];
+
+    if (!context.config.fail || now >= sizeof(contexts) / sizeof(contexts[0]) || !contexts[now])
         return false;
-    error_set(err, "plugstack.conf has the test hook fail=%s:%s; remove it",
-              context.config.fail.context, context.config.fail.callback);
+    snprintf(name, sizeof(name), "%s:%s", contexts[now], callback);
+    if (strcmp(context.config.fail, name) != 0)
+        return false;
+    error_set(err, "plugstack.conf has the test hook fail=%s; remove it", name);
     return true;
+}
+
+static void defer_if_asked(const char *callback)
+{
+    struct error err;
+
+    if (asked_to_fail(callback, &err))
+        plugin_defer(&context, &err);
 }
 
 /* --- a plugin that is loaded twice ----------------------------------------------------------- */
@@ -193,8 +192,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
     if (spank_context() == S_CTX_JOB_SCRIPT)
         return 0;
     register_options(spank);
-    if (asked_to_fail("init", &err))
-        plugin_defer(&context, &err);
+    defer_if_asked("init");
     return 0;
 }
 
@@ -209,16 +207,14 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
     switch (spank_context()) {
     case S_CTX_LOCAL:
     case S_CTX_ALLOCATOR:
-        if (asked_to_fail("init_post_opt", &err))
-            plugin_defer(&context, &err);
+        defer_if_asked("init_post_opt");
         if (client_init_post_opt(&context, spank, &err)) {
             slurm_error("megatron: %s", err.text);
             client_leave(1); /* nothing has been requested from Slurm yet */
         }
         return 0;
     case S_CTX_REMOTE:
-        if (asked_to_fail("init_post_opt", &err))
-            plugin_defer(&context, &err);
+        defer_if_asked("init_post_opt");
         return 0;
     default:
         return 0;
@@ -233,8 +229,7 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
     (void)argv;
     if (context.second_copy || is_repeated(CALLBACK_LOCAL_USER_INIT))
         return 0;
-    if (asked_to_fail("local_user_init", &err))
-        plugin_defer(&context, &err);
+    defer_if_asked("local_user_init");
     if (client_local_user_init(&context, spank, &err)) {
         slurm_error("megatron: %s", err.text);
         return client_refuse_step(&context, spank);
@@ -244,28 +239,22 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 
 int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 {
-    struct error err;
-
     (void)argc;
     (void)argv;
     if (context.second_copy || is_repeated(CALLBACK_USER_INIT))
         return 0;
-    if (asked_to_fail("user_init", &err))
-        plugin_defer(&context, &err);
+    defer_if_asked("user_init");
     step_user_init(&context, spank);
     return 0;
 }
 
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
-    struct error err;
-
     (void)argc;
     (void)argv;
     if (context.second_copy || is_repeated(CALLBACK_TASK_INIT))
         return 0;
-    if (asked_to_fail("task_init", &err))
-        plugin_defer(&context, &err);
+    defer_if_asked("task_init");
     if (task_init(&context, spank))
         _exit(1); /* as slurmstepd does here if a required plugin fails */
     return 0;

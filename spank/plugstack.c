@@ -140,21 +140,6 @@ static void read_ports(struct config *config, const struct given *given, void *t
     ports->high = high;
 }
 
-static void read_failure(struct config *config, const struct given *given, void *target)
-{
-    const char *colon = given->value ? strchr(given->value, ':') : NULL;
-    struct failure *fail = target;
-
-    if (!colon || (size_t)(colon - given->value) >= sizeof(fail->context) ||
-        strlen(colon + 1) >= sizeof(fail->callback)) {
-        reject(config, given, "is invalid; use fail=CONTEXT:CALLBACK");
-        return;
-    }
-    snprintf(fail->context, sizeof(fail->context), "%.*s", (int)(colon - given->value),
-             given->value);
-    snprintf(fail->callback, sizeof(fail->callback), "%s", colon + 1);
-}
-
 static void read_preflight_failure(struct config *config, const struct given *given, void *target)
 {
     enum preflight_failure *failure = target;
@@ -195,7 +180,7 @@ static const struct {
     {"importer", read_path, AT(importer), true, false},
     {"enroot_path", read_path, AT(enroot_path), true, false},
     {"sysroot", read_path, AT(sysroot), true, true},
-    {"fail", read_failure, AT(fail), false, true},
+    {"fail", read_text, AT(fail), true, true},
     {"client-version", read_text, AT(client_version), true, true},
 };
 #undef AT

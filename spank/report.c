@@ -89,20 +89,20 @@ static int print_checks(FILE *stream, struct settings *settings, const struct co
 static void print_environment(FILE *stream, const struct settings *settings,
                               const struct counts *counts)
 {
-    const struct layout *layout = &settings->layout;
+    const struct {
+        enum contract_variable variable;
+        int64_t value;
+    } rows[] = {
+        {CONTRACT_CONTRACT, CONTRACT_VERSION}, {CONTRACT_WORLD_SIZE, counts->tasks},
+        {CONTRACT_NODES, counts->nodes},       {CONTRACT_TP, settings->layout.tp},
+        {CONTRACT_PP, settings->layout.pp},    {CONTRACT_CP, settings->layout.cp},
+        {CONTRACT_DP, settings->layout.dp},
+    };
 
-    fprintf(stream, "  environment  %s=%d\n", contract_name(CONTRACT_CONTRACT), CONTRACT_VERSION);
-    if (counts->tasks > 0)
-        fprintf(stream, "  environment  %s=%" PRId64 "\n", contract_name(CONTRACT_WORLD_SIZE),
-                counts->tasks);
-    if (counts->nodes > 0)
-        fprintf(stream, "  environment  %s=%" PRId64 "\n", contract_name(CONTRACT_NODES),
-                counts->nodes);
-    fprintf(stream, "  environment  %s=%" PRId64 "\n", contract_name(CONTRACT_TP), layout->tp);
-    fprintf(stream, "  environment  %s=%" PRId64 "\n", contract_name(CONTRACT_PP), layout->pp);
-    fprintf(stream, "  environment  %s=%" PRId64 "\n", contract_name(CONTRACT_CP), layout->cp);
-    if (layout->dp > 0)
-        fprintf(stream, "  environment  %s=%" PRId64 "\n", contract_name(CONTRACT_DP), layout->dp);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].value > 0)
+            fprintf(stream, "  environment  %s=%" PRId64 "\n", contract_name(rows[i].variable),
+                    rows[i].value);
     if (settings->model)
         fprintf(stream, "  environment  %s=%s\n", contract_name(CONTRACT_MODEL),
                 settings->model->name);
@@ -157,17 +157,6 @@ void report_verdict(FILE *stream, int rc, bool too_large, struct settings *setti
 }
 
 /* --- --megatron-show ------------------------------------------------------------------------ */
-
-static void print_numa(FILE *stream, const uint64_t *numa)
-{
-    const char *comma = "";
-
-    for (int i = 0; i < SHARE_NUMA_MAX; i++)
-        if (numa[i / 64] >> i % 64 & 1) {
-            fprintf(stream, "%s%d", comma, i);
-            comma = ",";
-        }
-}
 
 /* Split 'name' around its first number that differs from that in 'next', if 'next' is the same name
  * with that number plus one. Returns the number, or -1. */
@@ -224,18 +213,17 @@ static void print_task(FILE *stream, const char *node, uint32_t local,
                        const struct share_task *task)
 {
     const struct share_result *result = &task->result;
-    char cpus[SHARE_LIST];
+    char cpus[SHARE_LIST], numa[SHARE_LIST];
 
     cpuset_format(&result->cpus, cpus, sizeof(cpus));
+    share_format_numa(result, numa, sizeof(numa));
     fprintf(stream, "%s: task %u rank %u GPU %s", node, local, task->found.rank,
             result->gpus[0] ? result->gpus : "-");
     if (result->pci[0])
         fprintf(stream, " (%s)", result->pci);
     fprintf(stream, " NICs ");
     print_names(stream, result->nics[0] ? result->nics : "-");
-    fprintf(stream, " CPUs %s%s NUMA ", cpus, result->bind ? "" : " (left alone)");
-    print_numa(stream, result->numa);
-    fputc('\n', stream);
+    fprintf(stream, " CPUs %s%s NUMA %s\n", cpus, result->bind ? "" : " (left alone)", numa);
 }
 
 char *report_show(const struct share *share, const char *node, const char *version,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "request.h"
-#include "request_private.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +177,11 @@ int64_t request_gres_gpus(const char *text)
     return sum;
 }
 
+static bool has_gpus(const char *text)
+{
+    return request_gres_gpus(text) > 0;
+}
+
 /* --cpu-bind=verbose alone does not request binding. */
 static bool is_binding(const char *text)
 {
@@ -184,61 +189,45 @@ static bool is_binding(const char *text)
            strcmp(text, "q") != 0;
 }
 
+static int64_t read_number(const char *text)
+{
+    return read_count(text, strlen(text));
+}
+
+/* What a field sets: a count of the component, and what placement must not change. */
+#define AT(member) offsetof(struct request_component, member) + 1
+static const struct {
+    int64_t (*read)(const char *text);
+    size_t offset; /* of the count, plus 1; 0: none */
+    enum override override;
+    bool (*overrides)(const char *text); /* NULL: always */
+} fields[] = {
+    [FIELD_TASKS] = {.read = read_number, .offset = AT(tasks)},
+    [FIELD_NODES] = {.read = read_nodes, .offset = AT(nodes)},
+    [FIELD_TASKS_PER_NODE] = {.read = read_number, .offset = AT(tasks_per_node)},
+    [FIELD_GPUS] = {.read = read_typed, .offset = AT(gpus)},
+    [FIELD_GPUS_PER_NODE] = {.read = read_typed, .offset = AT(gpus_per_node)},
+    [FIELD_GPUS_PER_TASK] = {read_typed, AT(gpus_per_task), OVERRIDE_GPU_BIND, NULL},
+    [FIELD_TASKS_PER_GPU] = {.read = read_number, .offset = AT(tasks_per_gpu)},
+    [FIELD_GRES] = {.read = request_gres_gpus, .offset = AT(gpus_per_node)},
+    [FIELD_TRES_PER_TASK] = {request_gres_gpus, AT(gpus_per_task), OVERRIDE_GPU_BIND, has_gpus},
+    [FIELD_CPU_BIND] = {.override = OVERRIDE_CPU_BIND, .overrides = is_binding},
+    [FIELD_GPU_BIND] = {.override = OVERRIDE_GPU_BIND},
+    [FIELD_MEM_BIND] = {.override = OVERRIDE_MEM_BIND, .overrides = is_binding},
+    [FIELD_HINT] = {.override = OVERRIDE_HINT},
+    [FIELD_WRAP] = {.read = NULL},
+};
+#undef AT
+
 static void set_field(struct request *request, enum field field, const char *value)
 {
-    struct request_component *component = &request->components[request->current];
+    char *component = (char *)&request->components[request->current];
 
-    switch (field) {
-    case FIELD_TASKS:
-        component->tasks = read_count(value, strlen(value));
-        break;
-    case FIELD_NODES:
-        component->nodes = read_nodes(value);
-        break;
-    case FIELD_TASKS_PER_NODE:
-        component->tasks_per_node = read_count(value, strlen(value));
-        break;
-    case FIELD_GPUS:
-        component->gpus = read_typed(value);
-        break;
-    case FIELD_GPUS_PER_NODE:
-        component->gpus_per_node = read_typed(value);
-        break;
-    case FIELD_GPUS_PER_TASK:
-        component->gpus_per_task = read_typed(value);
-        request->overrides |= OVERRIDE_GPU_BIND;
-        break;
-    case FIELD_TASKS_PER_GPU:
-        component->tasks_per_gpu = read_count(value, strlen(value));
-        break;
-    case FIELD_GRES:
-        component->gpus_per_node = request_gres_gpus(value);
-        break;
-    case FIELD_TRES_PER_TASK:
-        component->gpus_per_task = request_gres_gpus(value);
-        if (component->gpus_per_task > 0)
-            request->overrides |= OVERRIDE_GPU_BIND;
-        break;
-    case FIELD_CPU_BIND:
-        if (is_binding(value))
-            request->overrides |= OVERRIDE_CPU_BIND;
-        break;
-    case FIELD_GPU_BIND:
-        request->overrides |= OVERRIDE_GPU_BIND;
-        break;
-    case FIELD_MEM_BIND:
-        if (is_binding(value))
-            request->overrides |= OVERRIDE_MEM_BIND;
-        break;
-    case FIELD_HINT:
-        request->overrides |= OVERRIDE_HINT;
-        break;
-    case FIELD_WRAP:
-        request->wrapped = true;
-        break;
-    case FIELD_NONE:
-        break;
-    }
+    request->wrapped |= field == FIELD_WRAP;
+    if (fields[field].offset > 0)
+        *(int64_t *)(void *)(component + fields[field].offset - 1) = fields[field].read(value);
+    if (!fields[field].overrides || fields[field].overrides(value))
+        request->overrides |= fields[field].override;
 }
 
 /* --- words ---------------------------------------------------------------------------------- */
@@ -300,10 +289,7 @@ static struct match find_long(enum program program, const char *name, size_t len
         char own[64];
 
         snprintf(own, sizeof(own), "megatron-%s", option_table[i].name);
-        as.takes =
-            option_table[i].kind == OPTION_KIND_SWITCH || option_table[i].kind == OPTION_KIND_FORM
-                ? TAKES_NOTHING
-                : TAKES_WORD;
+        as.takes = option_may_be_alone((enum option_id)i) ? TAKES_NOTHING : TAKES_WORD;
         as.own = (int)i;
         if (consider(own, as, name, length, &best, &found))
             return best;

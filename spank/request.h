@@ -78,4 +78,13 @@ int64_t request_gpus_per_node(const struct request *request);
  * it contains no GPUs or cannot be parsed. */
 int64_t request_gres_gpus(const char *text);
 
+/* Shared by the files that parse a request. */
+
+/* Start the next component of a het job; the words that follow belong to it. */
+void request_add_component(struct request *request);
+
+/* Read options from 'position' up to 'limit' or the first word that is not an option. Returns the
+ * position where it stopped. */
+int request_options(struct request *request, int position, int limit, char *const *argv);
+
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The #SBATCH lines of a script. */
 #include "request.h"
-#include "request_private.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -72,10 +72,7 @@ int settings_switch(const char *text, bool *value)
  * script as printf's rendering of NULL. */
 static const char *value_text(enum option_id id, const char *value)
 {
-    bool may_be_alone =
-        option_table[id].kind == OPTION_KIND_SWITCH || option_table[id].kind == OPTION_KIND_FORM;
-
-    if (!value || (may_be_alone && (value[0] == '\0' || strcmp(value, "(null)") == 0)))
+    if (!value || (option_may_be_alone(id) && (value[0] == '\0' || strcmp(value, "(null)") == 0)))
         return "yes";
     return value;
 }
@@ -115,38 +112,48 @@ bool settings_used(const struct settings *settings, const struct config *config)
     return config->always || settings_any(settings);
 }
 
+const char *settings_word(const struct settings *settings, const struct config *config,
+                          enum option_id id)
+{
+    return settings->given[id] ? settings->given[id] : config->defaults[id];
+}
+
+const char *settings_name(const struct settings *settings, enum option_id id, char name[64])
+{
+    snprintf(name, 64, "%s%s",
+             settings->given[id] ? PREFIX : "plugstack.conf: ", option_table[id].name);
+    return name;
+}
+
 static int resolve_number(const struct settings *settings, const struct config *config,
                           enum option_id id, int64_t *value, struct error *err)
 {
-    const char *text = settings->given[id] ? settings->given[id] : config->defaults[id];
-    char what[64];
+    const char *text = settings_word(settings, config, id);
+    char name[64];
 
     *value = 1;
-    if (!text)
-        return 0;
-    snprintf(what, sizeof(what), "%s%s",
-             settings->given[id] ? PREFIX : "plugstack.conf: ", option_table[id].name);
-    return parse_int64(what, text, 1, OPTION_NUMBER_MAX, value, err);
+    return text ? parse_int64(settings_name(settings, id, name), text, 1, OPTION_NUMBER_MAX, value,
+                              err)
+                : 0;
 }
 
-static int resolve_switch(const struct settings *settings, const struct config *config,
-                          enum option_id id, bool *value, struct error *err)
+int settings_resolve_switch(const struct settings *settings, const struct config *config,
+                            enum option_id id, bool *value, struct error *err)
 {
-    const char *text = settings->given[id] ? settings->given[id] : config->defaults[id];
+    const char *text = settings_word(settings, config, id);
+    char name[64];
 
     *value = false;
     if (!text || settings_switch(text, value) == 0)
         return 0;
-    return error_set(err, "%s%s=%.100s: use yes or no",
-                     settings->given[id] ? PREFIX : "plugstack.conf: ", option_table[id].name,
-                     text);
+    return error_set(err, "%s=%.100s: use yes or no", settings_name(settings, id, name), text);
 }
 
 static int resolve_preflight(struct settings *settings, const struct config *config,
                              struct error *err)
 {
-    const char *given = settings->given[OPTION_PREFLIGHT];
-    const char *text = given ? given : config->defaults[OPTION_PREFLIGHT];
+    const char *text = settings_word(settings, config, OPTION_PREFLIGHT);
+    char name[64];
 
     settings->preflight = PREFLIGHT_NONE;
     if (!text || strcasecmp(text, "no") == 0)
@@ -156,8 +163,8 @@ static int resolve_preflight(struct settings *settings, const struct config *con
     else if (strcasecmp(text, "full") == 0)
         settings->preflight = PREFLIGHT_FULL;
     else
-        return error_set(err, "%spreflight=%.100s: use quick, full or no",
-                         given ? PREFIX : "plugstack.conf: ", text);
+        return error_set(err, "%s=%.100s: use quick, full or no",
+                         settings_name(settings, OPTION_PREFLIGHT, name), text);
     return 0;
 }
 
@@ -184,42 +191,37 @@ static int check_text(const struct settings *settings, struct error *err)
 static int resolve_policies(struct settings *settings, const struct config *config,
                             struct error *err)
 {
-    bool own_bind = settings->given[OPTION_BIND], own_nics = settings->given[OPTION_NICS];
+    const char *bind = settings_word(settings, config, OPTION_BIND);
+    const char *nics = settings_word(settings, config, OPTION_NICS);
+    char name[64];
 
-    settings->bind = settings->given[OPTION_BIND]    ? settings->given[OPTION_BIND]
-                     : config->defaults[OPTION_BIND] ? config->defaults[OPTION_BIND]
-                                                     : "auto";
-    settings->nics = settings->given[OPTION_NICS]    ? settings->given[OPTION_NICS]
-                     : config->defaults[OPTION_NICS] ? config->defaults[OPTION_NICS]
-                                                     : "auto";
-    if (placement_check_bind(own_bind ? PREFIX "bind" : "plugstack.conf: bind", settings->bind, 0,
-                             err))
+    settings->bind = bind ? bind : "auto";
+    settings->nics = nics ? nics : "auto";
+    if (placement_check_bind(settings_name(settings, OPTION_BIND, name), settings->bind, 0, err))
         return -1;
-    return placement_check_nics(own_nics ? PREFIX "nics" : "plugstack.conf: nics", settings->nics,
-                                0, err);
+    return placement_check_nics(settings_name(settings, OPTION_NICS, name), settings->nics, 0, err);
 }
 
 static int resolve(struct settings *settings, const struct config *config, struct error *err)
 {
-    const char *model = settings->given[OPTION_MODEL] ? settings->given[OPTION_MODEL]
-                                                      : config->defaults[OPTION_MODEL];
+    const char *model = settings_word(settings, config, OPTION_MODEL);
+    char name[64];
 
     memset(&settings->layout, 0, sizeof(settings->layout));
     if (check_text(settings, err) ||
         resolve_number(settings, config, OPTION_TP, &settings->layout.tp, err) ||
         resolve_number(settings, config, OPTION_PP, &settings->layout.pp, err) ||
         resolve_number(settings, config, OPTION_CP, &settings->layout.cp, err) ||
-        resolve_switch(settings, config, OPTION_SHOW, &settings->show, err) ||
-        resolve_switch(settings, config, OPTION_CHECK, &settings->check, err) ||
-        resolve_switch(settings, config, OPTION_OFF, &settings->off, err) ||
-        resolve_switch(settings, config, OPTION_VERBOSE, &settings->verbose, err) ||
+        settings_resolve_switch(settings, config, OPTION_SHOW, &settings->show, err) ||
+        settings_resolve_switch(settings, config, OPTION_CHECK, &settings->check, err) ||
+        settings_resolve_switch(settings, config, OPTION_OFF, &settings->off, err) ||
+        settings_resolve_switch(settings, config, OPTION_VERBOSE, &settings->verbose, err) ||
         resolve_preflight(settings, config, err) || resolve_policies(settings, config, err) ||
         image_settings_resolve(&settings->image, settings, config, err))
         return -1;
     settings->model = NULL;
     if (model) {
-        settings->model = preset_find(
-            settings->given[OPTION_MODEL] ? PREFIX "model" : "plugstack.conf: model", model, err);
+        settings->model = preset_find(settings_name(settings, OPTION_MODEL, name), model, err);
         if (!settings->model)
             return -1;
     }

@@ -59,6 +59,12 @@ struct option_row {
 
 extern const struct option_row option_table[OPTION_COUNT];
 
+/* May the option be given without a value? */
+static inline bool option_may_be_alone(enum option_id id)
+{
+    return option_table[id].kind == OPTION_KIND_SWITCH || option_table[id].kind == OPTION_KIND_FORM;
+}
+
 /* Parts that an administrator can disable with off=PART,... in plugstack.conf. */
 enum part {
     PART_BIND = 1,
@@ -75,11 +81,6 @@ enum preflight_form { PREFLIGHT_NONE, PREFLIGHT_QUICK, PREFLIGHT_FULL };
 
 /* What happens if a node fails that test. */
 enum preflight_failure { PREFLIGHT_REPORT, PREFLIGHT_FAIL };
-
-/* A test hook: fail=CONTEXT:CALLBACK makes that callback fail. */
-struct failure {
-    char context[16], callback[32];
-};
 
 /* The range for MASTER_PORT, inclusive. */
 struct port_range {
@@ -104,7 +105,7 @@ struct config {
     /* test hooks */
     char *sysroot;
     char *client_version; /* the version that a client claims to have */
-    struct failure fail;
+    char *fail;           /* CONTEXT:CALLBACK, of the callback that fails */
 
     bool bad; /* an argument is invalid, see 'error' */
     struct error error;
@@ -138,6 +139,16 @@ bool settings_has(const struct settings *settings, enum option_id id, const char
 /* Is the plugin in use: an option was given (or always=yes), and it is not disabled by
  * --megatron-off or off=all? Works before settings_resolve. */
 bool settings_used(const struct settings *settings, const struct config *config);
+
+/* The user's value of an option, else the administrator's, else NULL; and what it is called in an
+ * error: the option, or the argument of plugstack.conf. */
+const char *settings_word(const struct settings *settings, const struct config *config,
+                          enum option_id id);
+const char *settings_name(const struct settings *settings, enum option_id id, char name[64]);
+
+/* The value of a switch; false if nobody gave one. Returns 0 or -1. */
+int settings_resolve_switch(const struct settings *settings, const struct config *config,
+                            enum option_id id, bool *value, struct error *err);
 
 /* Parse "yes", "no" or NULL (yes). Returns 0 or -1. */
 int settings_switch(const char *text, bool *value);

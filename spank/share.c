@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "share.h"
 #include "lib/clock.h"
+#include "lib/parse.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,6 +14,21 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+void share_format_numa(const struct share_result *result, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int i = 0; i < SHARE_NUMA_MAX; i++)
+        if (result->numa[i / 64] >> i % 64 & 1)
+            list_text_add(text, size, ",", "%d", i);
+}
+
+/* Set a word that processes wait for, and wake them. */
+static void set_and_wake(uint32_t *word, uint32_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    syscall(SYS_futex, word, FUTEX_WAKE, SHARE_TASKS_MAX, NULL, NULL, 0);
+}
 
 static size_t share_bytes(size_t tasks)
 {
@@ -54,8 +70,7 @@ bool share_arrive(struct share *share, size_t index)
 
 void share_finish(struct share *share, enum share_state state)
 {
-    __atomic_store_n(&share->state, state, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &share->state, FUTEX_WAKE, SHARE_TASKS_MAX, NULL, NULL, 0);
+    set_and_wake(&share->state, state);
 }
 
 /* Name a task that did not arrive; if all arrived, the leader has died. */
@@ -89,8 +104,7 @@ int share_wait(struct share *share, int seconds, struct error *err)
 
 void share_image_finish(struct share *share, enum share_state state)
 {
-    __atomic_store_n(&share->image_state, state, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &share->image_state, FUTEX_WAKE, SHARE_TASKS_MAX, NULL, NULL, 0);
+    set_and_wake(&share->image_state, state);
 }
 
 int share_image_wait(struct share *share, int64_t seconds, struct error *err)
@@ -123,8 +137,7 @@ bool share_claim_report(struct share *share)
 
 void share_reported(struct share *share)
 {
-    __atomic_store_n(&share->reported, 2, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &share->reported, FUTEX_WAKE, SHARE_TASKS_MAX, NULL, NULL, 0);
+    set_and_wake(&share->reported, 2);
 }
 
 void share_report_wait(struct share *share, int seconds)

@@ -9,9 +9,15 @@
 #include <stdint.h>
 #include "lib/cpuset.h"
 #include "lib/error.h"
-#include "image_leftovers.h"
 
 enum { SHARE_TASKS_MAX = 8192, SHARE_LIST = 4096, SHARE_NUMA_MAX = 1024 };
+
+/* What is needed after a step to clean up after the process that fetched its image. */
+struct image_leftovers {
+    char temporary[1024];    /* its node-local directory; "" if it never started */
+    char environment[16384]; /* for the importer's `release`: "NAME=value" strings,
+                                NUL-terminated; "" if it need not run on this node */
+};
 
 /* What a task finds in task_init. */
 struct share_found {
@@ -66,6 +72,9 @@ struct share {
     bool efa;                         /* some of them are EFA NICs */
     struct share_task task[];
 };
+
+/* Write the NUMA nodes of a result as "0,1". */
+void share_format_numa(const struct share_result *result, char *text, size_t size);
 
 /* Map memory for 'tasks' tasks. Call before the fork. Returns NULL with a sentence in 'err'. */
 struct share *share_create(size_t tasks, struct error *err);

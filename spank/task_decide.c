@@ -21,26 +21,30 @@
 
 enum { LINE_SIZE = 2048 };
 
-void task_note(const struct task *task, const char *format, ...)
+static void say(const struct task *task, const char *kind, const char *format, va_list arguments)
 {
     char text[LINE_SIZE];
+
+    vsnprintf(text, sizeof(text), format, arguments);
+    slurm_spank_log("megatron: %s: %s%s", task->facts.node, kind, text);
+}
+
+void task_note(const struct task *task, const char *format, ...)
+{
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
+    say(task, "", format, arguments);
     va_end(arguments);
-    slurm_spank_log("megatron: %s: %s", task->facts.node, text);
 }
 
 void task_warn(const struct task *task, const char *format, ...)
 {
-    char text[LINE_SIZE];
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(text, sizeof(text), format, arguments);
+    say(task, "warning: ", format, arguments);
     va_end(arguments);
-    slurm_spank_log("megatron: %s: warning: %s", task->facts.node, text);
 }
 
 static int check_versions(const struct task *task, struct error *err)

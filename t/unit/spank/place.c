@@ -58,9 +58,9 @@ static void test_handoff(void)
     struct handoff in = {.port = 0};
     char text[HANDOFF_TEXT];
 
-    handoff_format_client(&out, text);
+    handoff_format(&out, HANDOFF_CLIENT, text);
     handoff_parse(&in, text);
-    handoff_format_step(&out, text);
+    handoff_format(&out, HANDOFF_OF_STEP, text);
     handoff_parse(&in, text);
     ok(memcmp(&in, &out, sizeof(in)) == 0, "both halves of a handoff are read back unchanged");
     memset(&in, 0, sizeof(in));

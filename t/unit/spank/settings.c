@@ -99,7 +99,7 @@ static const struct {
     {"ports=30000-30010", "tp=2", "64 or more ports"},
     {"ports=20000-21000 off=memory run=/run/x sysroot=/r always=no", "tp=2", NULL},
     {"always=perhaps", "tp=2", "'always=perhaps' is invalid; use yes or no"},
-    {"fail=x", "tp=2", "fail=CONTEXT:CALLBACK"},
+    {"fail", "tp=2", "'fail' needs a value"},
     {"fale=x", "tp=2", "'fale=x' is unknown; see spank_megatron(8)"},
     {"client-versio=x", "tp=2", "is unknown; see spank_megatron(8)"},
     {"image_stag=/x", "tp=2", "did you mean image_stage"},
