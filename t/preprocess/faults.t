@@ -399,6 +399,12 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 else
     skip "a plan of another user" "needs root and setpriv"
 fi
+# One of an earlier build, which has other names.
+rm -rf u_* u.work
+mkdir -p u.work/$id && printf MEGPLAN1 >u.work/plan && touch u.work/$id/copied-3
+try "${pre[@]}" --input mine.jsonl --output-prefix u --overwrite
+is "$rc $out" "2 megatron preprocess: u.work was left by an earlier build of megatron; remove it, or complete the run with that build" \
+    "a work directory of an earlier build is refused"
 # What killed runs may leave is no reason to refuse, even if it cannot be continued.
 while read -r make; do
     rm -rf u_* u.work

@@ -17,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PLAN_MAGIC 0x314e414c5047454dull /* "MEGPLAN1" */
+#define PLAN_MAGIC 0x324e414c5047454dull /* "MEGPLAN2" */
+#define PLAN_NAME  0x004e414c5047454dull /* "MEGPLAN", for all versions */
 
 /* Chunks must be small, so that no rank waits long for the last one of a slow node, and few enough
  * for a directory. 4 MiB take 30 ms of one core; 100 TB make 400000 chunks of 256 MiB. The files of
@@ -270,8 +271,14 @@ int input_plan_is(const char *path, struct error *err)
         error_set_errno(err, errno, "cannot read %s", path);
         return file_path_error(err);
     }
-    same = disk_pread(fd, &magic, sizeof(magic), 0, path, NULL) == 0 && magic == PLAN_MAGIC;
+    same = disk_pread(fd, &magic, sizeof(magic), 0, path, NULL) == 0 &&
+           (magic & 0x00ffffffffffffffull) == PLAN_NAME;
     close(fd);
+    if (same && magic != PLAN_MAGIC)
+        return error_set_code(err, ERROR_USAGE,
+                              "%.*s was left by an earlier build of megatron; remove it, or "
+                              "complete the run with that build",
+                              (int)(strlen(path) - strlen("/plan")), path);
     return same;
 }
 

@@ -3,6 +3,7 @@
 #include "progress.h"
 #include "lib/clock.h"
 #include "base/core/log.h"
+#include "base/core/storage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,10 +33,10 @@ int progress_open(struct progress *progress, const struct jobs_config *config,
         return 0;
     fd = open(config->json_progress, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     progress->json = fd < 0 ? NULL : fdopen(fd, "w");
-    if (!progress->json)
-        return error_set_errno(err, errno, "--json-progress: cannot write %s",
-                               config->json_progress);
-    return 0;
+    if (progress->json)
+        return 0;
+    error_set_errno(err, errno, "--json-progress: cannot write %s", config->json_progress);
+    return file_path_error(err);
 }
 
 static int share_path(const struct work *work, int64_t rank, char *path)

@@ -241,7 +241,13 @@ int work_files_check_root(const char *root, struct error *err)
 
 int work_files_check(const char *root, struct error *err)
 {
-    return work_files_check_root(root, err) < 0 ? -1 : check_level(root, root, &root_level, err);
+    char path[DISK_PATH];
+
+    /* The plan first: it tells whether the names are those of another build. */
+    if (work_files_check_root(root, err) < 0 || disk_path(path, err, "%.4000s/plan", root) < 0 ||
+        input_plan_is(path, err) < 0)
+        return -1;
+    return check_level(root, root, &root_level, err);
 }
 
 static void remove_level(const char *path, const struct level *level)
