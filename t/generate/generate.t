@@ -35,26 +35,26 @@ for net in gpt llama; do
     for layout in "2 $t 2" "2 $p 2" "4 $t 2 $p 2" "2" "4 $t 4"; do
         [ "$net $layout" != "llama 4 $t 4" ] || continue
         generate $layout --load $net "${numbers[@]}" "${texts[@]}"
-        is "$out" "$expected" "$net: the same on ranks $layout" || diag "$said"
+        is "$out" "$expected" "$net: the same texts with layout $layout" || diag "$said"
     done
     generate 1 --load $net-hf "${numbers[@]}" "${texts[@]}"
-    is "$out" "$expected" "$net: the same from Hugging Face's form" || diag "$said"
+    is "$out" "$expected" "$net: the same texts from Hugging Face's format" || diag "$said"
     generate 1 --load $net "${numbers[@]}" "${texts[@]}" --micro-batch-size 1
-    is "$out" "$expected" "$net: the same one by one"
+    is "$out" "$expected" "$net: the same texts with a micro-batch of 1"
     generate 1 --load $net "${numbers[@]}" "${texts[@]}" --temperature 1.2 --top-p 0.9 --seed 3
-    drawn=$out
-    unlike "$drawn" "^$(head -n 1 <<<"$expected" | sed 's/[][]/./g')$" "$net: drawing is not greedy"
+    sampled=$out
+    unlike "$sampled" "^$(head -n 1 <<<"$expected" | sed 's/[][]/./g')$" "$net: sampling differs from greedy decoding"
     generate 4 $t 2 $p 2 --load $net "${numbers[@]}" "${texts[@]}" --temperature 1.2 --top-p 0.9 --seed 3
-    is "$out" "$drawn" "$net: a seed draws the same on another layout" || diag "$said"
+    is "$out" "$sampled" "$net: the same seed gives the same samples on another layout" || diag "$said"
     generate 1 --load $net "${numbers[@]}" "${texts[@]}" --temperature 1.2 --top-p 0.9 --seed 4
-    [ "$out" != "$drawn" ]
-    ok "$net: another seed draws others"
+    [ "$out" != "$sampled" ]
+    ok "$net: another seed gives other samples"
     generate 1 --load $net "${numbers[@]}" "${texts[@]}" --top-k 1 --temperature 2
     is "$out" "$expected" "$net: top-k 1 is greedy"
 done
 like "$said" '^megatron: note: 72 tokens generated; .* tokens/s' "the speed is printed on standard error"
 
-# The logits behind the texts: logits FILE [TARGET...] prints type and tokens of each prompt, type, size of the vocabulary and the
+# The logits of the texts: logits FILE [TARGET...] prints type and tokens of each prompt, type, size of the vocabulary and the
 # most likely token after each, and the loss of the first prompt whose next tokens are TARGET.
 logits() {
     perl -e 'use strict; use warnings;
@@ -137,7 +137,7 @@ is "$(tokens | tr -cd , | wc -c)" 27 "a text ends with the positions of the mode
 # Where prompts come from.
 generate 1 --load gpt "${numbers[@]}" --prompt '1 2' --prompt '3 4' --num-tokens 3
 lines=$out
-is "$(wc -l <<<"$lines") $(sed -n 2p <<<"$lines")" "3 " "texts are apart by an empty line"
+is "$(wc -l <<<"$lines") $(sed -n 2p <<<"$lines")" "3 " "texts are separated by an empty line"
 like "$lines" '^3 4 [0-9]+ [0-9]+ [0-9]+$' "a text begins with its prompt"
 printf '1 2\n\n3 4\r\n' >prompts
 generate 1 --load gpt "${numbers[@]}" --prompt-file prompts --num-tokens 3
@@ -163,7 +163,7 @@ else
     skip "a terminal gets the same" "no script(1)"
 fi
 generate 1 --load gpt "${numbers[@]}" --prompts '1 2' '3 4' --num-tokens 3
-is "$out" "$lines" "and several after one option"
+is "$out" "$lines" "several prompts after one option"
 
 # A tokenizer next to the weights.
 files=$top/runtime/data/tokenizer/gpt2

@@ -36,7 +36,7 @@ struct builder {
     char own_cache[PATH_MAX]; /* in the temporary directory; "" if there is none */
 };
 
-/* Have 'count' sequences more than 'most' tokens? Returns 1, 0 or -1. */
+/* Do 'count' sequences have more than 'most' tokens? Returns 1, 0 or -1. */
 static int has_more(const struct indexed *corpus, int64_t first, int64_t count, int64_t most,
                     struct error *err)
 {

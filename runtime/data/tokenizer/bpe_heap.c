@@ -9,7 +9,7 @@
 struct queue {
     uint64_t *sorted; /* rank, then position: the smallest is the next to merge */
     size_t at, sorted_count;
-    uint64_t *items; /* a heap of the same */
+    uint64_t *items; /* a heap of those that merges create */
     size_t count;
 };
 

@@ -22,8 +22,8 @@ struct engine {
     size_t (*cased)(struct splitter *splitter, size_t size);
 
     /* normalize.h: copy characters that stay and white space, at most 'room' bytes, while more than
-     * 64 bytes follow. '*after': does the text follow a space? Is the last one a space? Returns how
-     * many bytes were read, and '*made' of them were written. */
+     * 64 bytes follow. '*after': whether the text follows a space, then whether it ends with one.
+     * Returns how many bytes were read; '*made' of them were written. */
     size_t (*copy)(const struct normalizer *normalizer, const uint8_t *text, size_t length,
                    uint8_t *out, size_t room, unsigned *after, size_t *made);
 

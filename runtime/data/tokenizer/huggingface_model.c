@@ -27,7 +27,7 @@ static int is_set(struct json_value object, const char *name)
 }
 
 /* A token as it is written, in the form of this folder: bytes, or characters with plain spaces.
- * Returns SIZE_MAX for one that is not a valid byte tokens. */
+ * Returns SIZE_MAX if it is not written in this form. */
 static size_t token_bytes(const struct pipeline *pipeline, const char *text, size_t length,
                           uint8_t *out)
 {

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
-/* <s>, [MASK]: a special token, which one file form lists in its vocabulary, another one apart
- * from it, and a third one not at all. */
+/* Does it look like a special token, such as <s> or [MASK]? Some file formats list these in the
+ * vocabulary, some apart from it, and some not at all. */
 static int looks_special(const uint8_t *text, size_t length)
 {
     return (text[0] == '<' && text[length - 1] == '>') ||

@@ -46,7 +46,8 @@ struct rewrite_point {
     uint8_t length; /* REWRITE_SLOW: it depends on its neighbors, or is too long */
 };
 
-/* Of code points below 0x10000, by their upper byte: what was needed so far. All zero at first. */
+/* Those of code points below 0x10000, in pages by their upper byte, which are filled when they are
+ * first needed. All zero at first. */
 #define REWRITE_PAGES 256
 struct rewrite_points {
     struct rewrite_point *pages[REWRITE_PAGES];

@@ -38,7 +38,7 @@ void specials_clear(struct specials *specials)
     memset(specials, 0, sizeof(*specials));
 }
 
-/* Add the white space around a token that belongs to it. */
+/* Extend a match by the white space that the token takes with it. */
 static void add_spaces(int strip, const uint8_t *text, size_t length, size_t *at, size_t *size)
 {
     size_t begin = *at, end = *at + *size;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include "trie.h"
 
-/* White space around a special token that belongs to it. */
+/* The white space that a special token takes with it. */
 enum { SPECIAL_LEFT = 1, SPECIAL_RIGHT = 2 };
 
 struct specials {

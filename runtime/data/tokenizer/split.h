@@ -25,7 +25,8 @@ enum split_rule {
     SPLIT_CASED,
     /* Any patterns, one after the other. */
     SPLIT_STEPS,
-    /* BERT's words: at white space, which begins a word and is not part of it, and punctuation. */
+    /* BERT's words: cut at punctuation, and at white space, which comes with the word after it and
+     * is not part of it. */
     SPLIT_BERT,
 };
 

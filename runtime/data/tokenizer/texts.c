@@ -119,7 +119,7 @@ static int encode_text(struct encoder *encoder, const struct specials *specials,
         encode_between(encoder, text, length, first, out);
         return 0;
     }
-    /* Between the first specials, once. */
+    /* The normalizers run once, on the text between the first specials. */
     if (!more &&
         rewrites_run(&encoder->tokenizer->rewrites, &encoder->rewriting, &text, &length) < 0)
         return -1;

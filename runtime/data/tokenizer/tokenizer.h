@@ -52,7 +52,7 @@ struct tokenizer_config {
     int add_bos;            /* prepend the beginning-of-sequence token to each text */
     int add_specials;       /* HuggingFaceTokenizer: add the special tokens of its post-processor */
     int llama3_release;     /* Llama3Tokenizer: enum llama3_release */
-    int fast;               /* ids of fast tokenizers are asked for; others do not exist here */
+    int fast;               /* --tokenizer-hf-use-fast: accepted, there are no others */
 };
 
 struct tokenizer;

@@ -5,12 +5,10 @@
 
 #include "tokenizer.h"
 #include "bpe.h"
-#include "byte_level.h"
+#include "pretokenizer.h"
 #include "fairseq.h"
 #include "normalize.h"
-#include "rewrite.h"
 #include "specials.h"
-#include "split.h"
 #include "template.h"
 #include "unigram.h"
 #include "vocabulary.h"
@@ -19,8 +17,7 @@
 /* How decoded ids become text. */
 enum decode_rule {
     DECODE_BYTES,         /* texts one after the other */
-    DECODE_SENTENCEPIECE, /* the same without control pieces and without the space prepended to the
-                             text */
+    DECODE_SENTENCEPIECE, /* ... without control pieces and the space prepended to the text */
     DECODE_NUMBERS,       /* NullTokenizer */
     DECODE_WORDPIECE,     /* words with a space between them, ## without */
 };

@@ -2,7 +2,7 @@
 /* The tokens that BPE begins with, and the words written with them. */
 #include "config.h"
 #include "bpe_private.h"
-#include "data/tokenizer/byte_level.h"
+#include "data/tokenizer/pretokenizer.h"
 #include "data/tokenizer/unicode.h"
 
 #include <stdbool.h>

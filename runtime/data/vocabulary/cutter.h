@@ -4,8 +4,7 @@
 #define MEGATRON_VOCABULARY_CUTTER_H
 
 #include "learn.h"
-#include "data/tokenizer/rewrite.h"
-#include "data/tokenizer/split.h"
+#include "data/tokenizer/pretokenizer.h"
 #include "word_counts.h"
 
 /* One per thread. */

@@ -179,7 +179,7 @@ static int time_steps(const struct train_command *command, double *seconds, stru
     return 0;
 }
 
-/* --- What they say --------------------------------------------------------------------------- */
+/* --- Results --------------------------------------------------------------------------------- */
 
 static double parameters_of(const struct trial *t, int64_t layers)
 {

@@ -52,7 +52,7 @@ static void leave_for_memory(struct search *search, const struct candidate *cand
         search->smallest = *candidate;
 }
 
-/* Returns 1 where it fits, 0 where not, -1 on errors. */
+/* Returns 1 if it fits, 0 if not, -1 on errors. */
 static int try_layout(struct state *s, const struct own_layout *layout, struct error *err)
 {
     const struct machine *machine = s->request->machine;

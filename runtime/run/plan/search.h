@@ -39,7 +39,7 @@ struct search {
     struct candidate smallest;      /* of those that do not fit; layout.tp is 0 if there is none */
 };
 
-/* Search all. Returns 0, also where nothing fits, or -1. search_clear in both cases. */
+/* Search all. Returns 0, also if nothing fits, or -1. search_clear in both cases. */
 int search_run(struct search *search, const struct own *own, const struct search_request *request,
                struct error *err);
 void search_clear(struct search *search);

@@ -34,7 +34,7 @@ static void draw_span(const char *class, double from, double to, double span, do
             x, top, fmax(across(to, span) - x, 0.5));
 }
 
-/* Stretches of steps that count and that are lost. */
+/* The time before the first step, then the steps: those that count and those that are lost. */
 static void draw_steps(const struct attempt *a, double span, double top, FILE *html)
 {
     double began;

@@ -75,7 +75,7 @@ static void test_many(void)
     while (wait(&status) > 0)
         good += WIFEXITED(status) && WEXITSTATUS(status) == 0;
     is_int(good, PROCESSES, "all processes get the file");
-    is_int(*builds, 1, "one has built it");
+    is_int(*builds, 1, "exactly one process built it");
     is_int(count_names(directory), 1, "nothing else is left");
 }
 
@@ -95,7 +95,7 @@ static void test_builder_dies(void)
     waitpid(child, NULL, 0);
     is_int(count_names(directory), 2, "a builder that was killed leaves its lock and its file");
     file = get(directory, NULL, 30, &err);
-    ok(is_good(file), "the next one builds at once");
+    ok(is_good(file), "the next process builds at once");
     index_file_close(file);
     is_int(count_names(directory), 1, "and removes what was left");
 }
@@ -108,13 +108,13 @@ static void take_over(const char *how)
 
     scratch_remove_below(directory);
     mkdir(directory, 0777);
-    if (strcmp(how, "another builds") == 0)
+    if (strcmp(how, "another process builds it") == 0)
         index_file_close(get(directory, NULL, 30, &err));
 }
 
 static void test_builder_stops(void)
 {
-    static const char *const rows[] = {"nobody builds", "another builds"};
+    static const char *const rows[] = {"nobody builds", "another process builds it"};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *directory = scratch_path("stopped");
@@ -125,7 +125,7 @@ static void test_builder_stops(void)
         file = get(directory, rows[i], 30, &err);
         if (!ok(is_good(file), "a builder whose lock was broken, and %s, has a file", rows[i]))
             diag("%s", err.text);
-        is_int(*builds, 2, "which was built again");
+        is_int(*builds, 2, "and was built again");
         is_int(count_names(directory), 1, "and nothing else is left");
         index_file_close(file);
         scratch_remove_below(directory);

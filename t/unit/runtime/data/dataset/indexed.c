@@ -185,7 +185,7 @@ static void test_bin(void)
     ok(!indexed_open(scratch_path("b"), &err), "it is rejected");
     corpus_write(scratch_path("b"), IDX_U16, lengths, SEQUENCES);
     d = indexed_open(scratch_path("b"), &err);
-    ok(d != NULL, "a whole one is opened");
+    ok(d != NULL, "a complete file opens");
     ok(truncate(scratch_path("b.bin"), 30) == 0, "and cut then");
     ok(indexed_tokens(d, 1, 0, -1, out, TOKENS, &err) == 7, "the remaining data can be read");
     ok(indexed_tokens(d, 3, 0, -1, out, TOKENS, &err) == -1, "the missing data cannot");
@@ -270,7 +270,7 @@ static void test_fairseq(void)
        "a token beyond int32 is an error");
     indexed_close(d);
     write_file(scratch_path("f.idx"), idx, 26 + 3 * 12 - 1);
-    ok(!indexed_open(scratch_path("f"), &err), "a truncated one does not open");
+    ok(!indexed_open(scratch_path("f"), &err), "a truncated file does not open");
 }
 
 int main(void)

@@ -234,7 +234,7 @@ static void test_end(void)
         got++;
         batch_loader_release(loading.loader, &batch);
     }
-    is_int(got, samples, "all samples come");
+    is_int(got, samples, "every sample is delivered");
     snprintf(expected, sizeof(expected),
              "internal error: sample %lld of the train data does not exist; there are %lld; ",
              (long long)samples, (long long)samples);

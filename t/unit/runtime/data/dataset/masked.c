@@ -43,7 +43,7 @@ static void test_golden_steps(void)
     }
     ok(good, "8 steps have fairseq's numbers of tokens and selected tokens");
     masked_step_of(masked, masked_steps(masked), &step, &err);
-    ok(step.epoch == 2 && step.in_epoch == 1, "after the last step comes the second epoch");
+    ok(step.epoch == 2 && step.in_epoch == 1, "the second epoch follows the last step");
     masked_close(masked);
     masked = masked_open(GOLDEN "valid", &config, 64, DATASET_VALID, 1, &err);
     for (int64_t i = 0; i < masked_steps(masked); i++) {
@@ -188,7 +188,7 @@ static void test_pack(void)
             good &= here <= 12;
         }
     }
-    ok(tokens == all && selected == all_selected, "packed rows have all samples with their masks");
+    ok(tokens == all && selected == all_selected, "packed rows contain all samples with their masks");
     ok(good, "positions begin again with each sample, labels are limited");
     ok(2 * masked_counts(packed).rows < masked_counts(padded).rows,
        "in half as many rows or fewer");

@@ -121,9 +121,9 @@ int main(void)
         texts += draw(&plain, logits, TOKENS, 1, 1, i) != id;
     }
     ok(same, "top-k 1 is greedy");
-    ok(alike, "the same seed draws the same, and top-k of all as without it");
-    ok(differ > 100, "another seed draws others");
-    ok(texts > 100, "another text draws others");
+    ok(alike, "the same seed samples the same token, also with a top-k of all tokens");
+    ok(differ > 100, "another seed samples other tokens");
+    ok(texts > 100, "another text samples other tokens");
     test_distribution(plain, "temperature 1");
     test_distribution((struct sampling){0.5, 0, 0, 11}, "temperature 0.5");
     test_distribution((struct sampling){3, 0, 0, 12}, "temperature 3");

@@ -244,7 +244,7 @@ static void test_stages(void)
         {"no pipeline", 70, 1, 70, 70, 70},
         {"equal stages", 72, 12, 6, 6, 6},
         {"the embedding and the head as layers (BLOOM)", 70, 12, 5, 6, 5},
-        {"the same (Llama 3 405B)", 126, 16, 7, 8, 7},
+        {"the embedding and the head as layers (Llama 3 405B)", 126, 16, 7, 8, 7},
         {"stages that stay unequal", 45, 4, 12, 12, 12},
     };
 
@@ -280,7 +280,7 @@ static void test_balance(void)
     ok(plan_estimate(&balanced, &machine).head < 0.9 * plan_estimate(&equal, &machine).head,
        "the output layer delays by what it needs beyond a layer");
     balanced.shape.vocabulary = 1024;
-    ok(plan_estimate(&balanced, &machine).head == 0, "and one that is smaller not at all");
+    ok(plan_estimate(&balanced, &machine).head == 0, "an output layer that is smaller than a layer does not delay");
 }
 
 static void test_bf16(void)
