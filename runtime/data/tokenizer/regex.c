@@ -40,6 +40,8 @@ struct compiler {
     int position_count;
     uint64_t *members; /* by class: the sets that contain it */
     unsigned class_count;
+    uint32_t highest;      /* end of the last range in the pattern */
+    int16_t known[0x4000]; /* by properties: class + 1 */
     struct list **states;
     uint32_t *marks, mark; /* by position: was it added to the list that is being made? */
     uint64_t work;
@@ -329,6 +331,21 @@ static int is_repeated(const struct compiler *compiler, uint32_t page)
     return 1;
 }
 
+/* The class of a code point. Beyond all ranges of the pattern it follows from the properties, of
+ * which there are few. */
+static int class_for(struct compiler *compiler, uint32_t point)
+{
+    int16_t *known = &compiler->known[unicode_entry(point) & 0x3FFF];
+    int class;
+
+    if (point > compiler->highest && *known > 0)
+        return *known - 1;
+    class = find_class(compiler, sets_of(compiler, point));
+    if (point > compiler->highest)
+        *known = (int16_t)(class + 1);
+    return class;
+}
+
 static int make_classes(struct compiler *compiler)
 {
     struct regex *regex = compiler->regex;
@@ -340,9 +357,8 @@ static int make_classes(struct compiler *compiler)
             regex->pages[page] = regex->pages[page - 1];
             continue;
         }
-
         for (uint32_t low = 0; low < 256; low++) {
-            int class = find_class(compiler, sets_of(compiler, page << 8 | low));
+            int class = class_for(compiler, page << 8 | low);
 
             if (class < 0)
                 return -1;
@@ -376,6 +392,10 @@ static int compile(struct compiler *compiler)
     int match = add_position(compiler, (struct position){.kind = POSITION_MATCH});
     int start = compile_node(compiler, compiler->tree.root, match);
 
+    for (unsigned i = 0; i < compiler->tree.item_count; i++)
+        if (compiler->tree.items[i].kind == ITEM_RANGE &&
+            compiler->tree.items[i].high > compiler->highest)
+            compiler->highest = compiler->tree.items[i].high;
     if (start < 0 || make_classes(compiler) < 0)
         return -1;
     compiler->regex->width = compiler->class_count + 1;
