@@ -335,7 +335,7 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
             key, gemm->failed ? gemm->failed : "preferences", cublasLtGetStatusName(gemm->status),
             is_fp8(&gemm->shape) ? 16 : 8);
     gemm->algorithm = results[0].algo;
-    gemm->provisional = 1;
+    gemm->provisional = true;
     if (!scratch)
         return 0;
     if (wanted > 1 && search(gemm, scratch, key, results, found, err))
@@ -343,21 +343,6 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
     if (gemm->finalists_count == 0)
         gemm_remember(gemm);
     return 0;
-}
-
-int gemm_finalists(const struct gemm *gemm)
-{
-    return gemm->finalists_count;
-}
-
-double gemm_seconds(const struct gemm *gemm, int finalist)
-{
-    return gemm->finalists[finalist].seconds;
-}
-
-double gemm_handicap(const struct gemm *gemm, int finalist)
-{
-    return gemm->finalists[finalist].handicap;
 }
 
 void gemm_use(struct gemm *gemm, int finalist)
@@ -373,7 +358,7 @@ void gemm_remember(struct gemm *gemm)
     make_key(&gemm->shape, key);
     write_algorithm(&gemm->algorithm, text);
     snprintf(value, sizeof(value), "%s%s", text, gemm->provisional ? provisional : "");
-    gemm->remembered = 1;
+    gemm->remembered = true;
     tuning_put(gemm->context->tuning, key, value);
 }
 
@@ -383,16 +368,6 @@ void gemm_forget(struct gemm *gemm)
 
     make_key(&gemm->shape, key);
     tuning_untry(gemm->context->tuning, key);
-}
-
-int gemm_is_remembered(const struct gemm *gemm)
-{
-    return gemm->remembered;
-}
-
-int gemm_is_provisional(const struct gemm *gemm)
-{
-    return gemm->provisional;
 }
 
 static uint32_t usual_at_most(uint32_t alignment)

@@ -7,6 +7,7 @@
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -69,7 +70,29 @@ struct gemm_context {
     int loaded_count;
 };
 
-struct gemm;
+/* One of the algorithms to decide between. */
+enum { GEMM_FINALISTS = 4 };
+struct gemm_finalist {
+    cublasLtMatmulAlgo_t algorithm;
+    double seconds;  /* of the brief measurement */
+    double handicap; /* see struct timing_candidate */
+};
+
+struct gemm {
+    struct gemm_context *context;
+    struct gemm_shape shape;
+    cublasLtMatmulDesc_t description;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algorithm;
+    struct gemm_finalist finalists[GEMM_FINALISTS]; /* the one that seemed fastest first */
+    int finalists_count;                            /* 0: there is nothing to decide */
+    bool remembered;  /* the algorithm is among the tuning results; if not, gemm_remember makes
+                         later runs use it, too */
+    bool provisional; /* possible neighbors were not tried, or nothing was timed */
+    /* For messages: an attribute or a call, and what the library answered; NULL: none. */
+    const char *failed;
+    cublasStatus_t status;
+};
 
 /* Create a plan. With 'scratch' (operands of the right sizes that may be overwritten) unknown
  * candidates are timed briefly, and the caller decides between the best; otherwise the library's
@@ -79,29 +102,18 @@ struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *
                          const struct gemm_operands *scratch, struct error *err);
 void gemm_destroy(struct gemm *gemm);
 
-/* The algorithms to decide between, at most GEMM_FINALISTS, the one that seemed fastest first; 0:
- * there is nothing to decide. A finalist is an index; gemm_use makes the plan run it. In the end
- * there must be gemm_remember or gemm_forget: until then the tuning file says that it is tried. */
-enum { GEMM_FINALISTS = 4 };
-int gemm_finalists(const struct gemm *gemm);
-double gemm_seconds(const struct gemm *gemm, int finalist);  /* of the brief measurement */
-double gemm_handicap(const struct gemm *gemm, int finalist); /* see struct timing_candidate */
+/* Let the plan run a finalist. In the end there must be gemm_remember or gemm_forget: until then
+ * the tuning file says that it is tried. */
 void gemm_use(struct gemm *gemm, int finalist);
 
 /* Decide by the time of the product alone, if there is anything to decide, and remember the
  * algorithm. Returns -1 with a sentence if none runs or one breaks the GPU. */
 int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err);
 
-/* Is its algorithm among the tuning results, from before or since it was created? If not,
- * gemm_remember makes later runs use it, too. */
-int gemm_is_remembered(const struct gemm *gemm);
 void gemm_remember(struct gemm *gemm);
 
 /* Nothing was decided about it: later plans search again. */
 void gemm_forget(struct gemm *gemm);
-
-/* Were the neighbors of its algorithm not tried, or was nothing timed? */
-int gemm_is_provisional(const struct gemm *gemm);
 
 /* 'accumulate': D += instead of D =. 'workspace' has GEMM_WORKSPACE bytes. */
 cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,

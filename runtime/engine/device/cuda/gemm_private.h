@@ -8,26 +8,6 @@
 
 enum { GEMM_MOST_OFFERED = 64 };
 
-struct finalist {
-    cublasLtMatmulAlgo_t algorithm;
-    double seconds, handicap;
-};
-
-struct gemm {
-    struct gemm_context *context;
-    struct gemm_shape shape;
-    cublasLtMatmulDesc_t description;
-    cublasLtMatrixLayout_t a, b, d;
-    cublasLtMatmulAlgo_t algorithm;
-    struct finalist finalists[GEMM_FINALISTS];
-    int finalists_count;
-    int remembered;  /* the algorithm is among the tuning results */
-    int provisional; /* possible neighbors were not tried */
-    /* For messages: an attribute or a call, and what the library answered; NULL: none. */
-    const char *failed;
-    cublasStatus_t status;
-};
-
 /* Start the product on the stream, D = product + beta * D. */
 cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream,
                            const struct gemm_operands *operands,

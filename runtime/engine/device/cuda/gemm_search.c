@@ -289,7 +289,7 @@ static void add_finalist(struct search *s, const struct candidate *c)
 
     if (c->offered || gemm_check(gemm, s->scratch, &s->reference.algorithm, &c->algorithm))
         gemm->finalists[gemm->finalists_count++] =
-            (struct finalist){c->algorithm, c->seconds, c->offered ? 1 : DOUBT};
+            (struct gemm_finalist){c->algorithm, c->seconds, c->offered ? 1 : DOUBT};
 }
 
 static int may_compete(const struct search *s, const struct candidate *c, int most)
@@ -322,7 +322,7 @@ int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct e
     if (count == 0)
         return 0;
     for (int i = 0; i < count; i++) {
-        const struct finalist *f = &gemm->finalists[i];
+        const struct gemm_finalist *f = &gemm->finalists[i];
 
         trials[i] = (struct trial){gemm, scratch, &f->algorithm};
         candidates[i] =

@@ -173,8 +173,8 @@ static void enter(struct contest *c, const struct trial *trial, int alone)
     c->candidates[c->count] = (struct timing_candidate){
         .call = run_trial,
         .argument = &c->trials[c->count],
-        .handicap = decided ? 1 : gemm_handicap(gemm, trial->finalist),
-        .once = decided || !alone ? 0 : gemm_seconds(gemm, trial->finalist),
+        .handicap = decided ? 1 : gemm->finalists[trial->finalist].handicap,
+        .once = decided || !alone ? 0 : gemm->finalists[trial->finalist].seconds,
     };
     c->count++;
 }
@@ -182,7 +182,7 @@ static void enter(struct contest *c, const struct trial *trial, int alone)
 static void enter_variant(struct contest *c, struct cuda_plan *plan, const struct scratch *scratch,
                           struct linear *linear)
 {
-    int finalists = linear->gemm ? gemm_finalists(linear->gemm) : 0, alone = c->made_count == 1;
+    int finalists = linear->gemm ? linear->gemm->finalists_count : 0, alone = c->made_count == 1;
 
     if (finalists == 0)
         enter(c, &(struct trial){plan, scratch, linear, -1}, alone);
@@ -216,7 +216,7 @@ static void remember_products(const struct contest *c, char *times, size_t size)
 
         snprintf(times + used, size - used, ",%d:%.0fus", (int)c->made[i].variant,
                  best ? best->seconds * 1e6 : -1);
-        if (!gemm || gemm_finalists(gemm) == 0)
+        if (!gemm || gemm->finalists_count == 0)
             continue;
         if (decided) {
             gemm_use(gemm, ((const struct trial *)best->argument)->finalist);
@@ -253,7 +253,7 @@ static int take_fastest(struct cuda_plan *plan, struct linear *linear,
         return -1;
     for (int i = 0; i < c.made_count; i++) {
         enter_variant(&c, plan, scratch, &c.made[i]);
-        provisional |= c.made[i].gemm && gemm_is_provisional(c.made[i].gemm);
+        provisional |= c.made[i].gemm && c.made[i].gemm->provisional;
     }
     rc = hold_contest(&c, &cuda_device_of(plan)->gemm, err);
     plan->parts = linear; /* trials have changed it */
@@ -294,7 +294,7 @@ static int recall(struct cuda_plan *plan, struct linear *linear)
     for (size_t i = 0; i < sizeof(sum_types) / sizeof(*sum_types); i++) {
         *linear = (struct linear){.variant = variant, .sum_type = sum_types[i]};
         if (linear_make(plan, linear, NULL, NULL) == 0 &&
-            (variant == OWN || gemm_is_remembered(linear->gemm)))
+            (variant == OWN || linear->gemm->remembered))
             return 0;
         gemm_destroy(linear->gemm);
         linear->gemm = NULL;

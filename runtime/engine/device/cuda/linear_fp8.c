@@ -227,7 +227,7 @@ static struct gemm *recall(struct gemm_context *context, const struct gemm_shape
 {
     struct gemm *gemm = gemm_create(context, g, NULL, NULL);
 
-    if (gemm && gemm_is_remembered(gemm))
+    if (gemm && gemm->remembered)
         return gemm;
     gemm_destroy(gemm);
     return NULL;
@@ -272,7 +272,7 @@ int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err)
                                             ? kernel_column_sums_workspace(s->rows, s->in)
                                             : 0);
     /* Without memory for trials. The next deterministic run must choose the same. */
-    if (!timed && device->deterministic && !gemm_is_remembered(plan->parts))
+    if (!timed && device->deterministic && !((struct gemm *)plan->parts)->remembered)
         gemm_remember(plan->parts);
     return 0;
 }
