@@ -166,7 +166,7 @@ static void try_star(int rank, struct input *in)
             star_abort(star, "a reason");
             break;
         default:
-            rc = star_check(star, &err);
+            rc = star_wait(star, 0, &err);
         }
         fuzz_check(rc < 0, &err);
         free(part);

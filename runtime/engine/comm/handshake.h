@@ -41,4 +41,7 @@ int handshake_sign_proof(const struct secret_key *key, const struct handshake_we
 int handshake_check_proof(const struct secret_key *key, const struct handshake_welcome *welcome,
                           const struct handshake_proof *proof);
 
+/* rendezvous.c: set what every connection between ranks needs. */
+void rendezvous_prepare(int fd);
+
 #endif

@@ -205,14 +205,10 @@ static struct stray **find_stray(struct peer *p, uint32_t channel)
     return NULL;
 }
 
-static struct stray *add_stray(struct mesh *mesh, struct peer *p, uint32_t channel, size_t bytes)
+static struct stray *add_stray(struct peer *p, uint32_t channel, size_t bytes)
 {
-    struct stray *stray = malloc(sizeof(*stray));
+    struct stray *stray = xmalloc(sizeof(*stray));
 
-    if (!stray) {
-        error_set(&mesh->trouble, "out of memory");
-        return NULL;
-    }
     *stray = (struct stray){.channel = channel, .bytes = bytes};
     *p->last_stray = stray;
     p->last_stray = &stray->next;
@@ -317,13 +313,12 @@ static void send_to_self(struct mesh *mesh, struct mesh_message *message)
     }
     if (!into) {
         data = malloc(message->bytes + 1);
-        stray = data ? add_stray(mesh, p, message->channel, message->bytes) : NULL;
-        if (!stray) {
-            free(data);
+        if (!data) {
             error_set(&mesh->trouble, "cannot allocate %zu bytes for a message: out of memory",
                       message->bytes);
             return;
         }
+        stray = add_stray(p, message->channel, message->bytes);
         stray->data = data;
     }
     if (message->bytes > 0)
@@ -367,8 +362,8 @@ static int begin_message(struct mesh *mesh, int peer)
     if (p->into && p->into->bytes != bytes)
         return disagree(mesh, peer, bytes, p->into->bytes);
     if (!p->into)
-        p->stray = add_stray(mesh, p, p->head.channel, bytes);
-    return p->into || p->stray ? 0 : -1;
+        p->stray = add_stray(p, p->head.channel, bytes);
+    return 0;
 }
 
 static void end_message(struct peer *p)

@@ -38,7 +38,7 @@ static void pass_time(struct nccl_comm *comm, double seconds)
         return;
     }
     clock_sleep(100e-6);
-    if (!comm->watching && star_check(comm->base.star, &err))
+    if (!comm->watching && star_wait(comm->base.star, 0, &err))
         nccl_fail(comm, "%s", err.text);
 }
 

@@ -169,7 +169,7 @@ static void *watch(void *argument)
         struct error err;
         char name[32], waiting[96], why[512];
         ncclResult_t result;
-        int news;
+        enum star_news news;
 
         clock_sleep(WATCH_MICROSECONDS * 1e-6);
         /* Do not count time during which the job was suspended. */
@@ -178,7 +178,7 @@ static void *watch(void *argument)
         last = clock_now();
         if (comm_check(&comm->base, NULL))
             return NULL;
-        news = star_check(comm->base.star, &err);
+        news = star_wait(comm->base.star, 0, &err);
         if (news) {
             say_waiting(comm, NULL, waiting, sizeof(waiting));
             if (news == STAR_LOST)

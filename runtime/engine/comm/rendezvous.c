@@ -5,7 +5,6 @@
 #include "lib/clock.h"
 #include "handshake.h"
 #include "peer.h"
-#include "rendezvous_private.h"
 #include "socket.h"
 
 #include <arpa/inet.h>

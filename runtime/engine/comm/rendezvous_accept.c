@@ -8,7 +8,6 @@
 #include "handshake.h"
 #include "peer.h"
 #include "rendezvous.h"
-#include "rendezvous_private.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -169,7 +169,7 @@ void star_destroy(struct star *star)
 
 /* --- Watching -------------------------------------------------------------------------------- */
 
-static int lost(const struct star *star, int i, int number, struct error *err)
+static enum star_news lost(const struct star *star, int i, int number, struct error *err)
 {
     const char *on = star->rank == 0 && star->hosts[i][0] ? " on " : "";
     const char *host = *on ? star->hosts[i] : "";
@@ -189,12 +189,13 @@ static int lost(const struct star *star, int i, int number, struct error *err)
 }
 
 /* Peek at what has arrived on connection i. Clears its mark if there is nothing more. */
-static int look_at(struct star *star, int i, struct error *err)
+static enum star_news look_at(struct star *star, int i, struct error *err)
 {
     char message[1 + REASON];
     unsigned char marks = atomic_exchange(&star->marks[i], 0), keep = marks;
     ssize_t got = recv(star->fds[i], message, sizeof(message), MSG_PEEK | MSG_DONTWAIT);
-    int number = errno, result = 0;
+    enum star_news result = STAR_QUIET;
+    int number = errno;
 
     if (got < 0 && (number == EAGAIN || number == EINTR)) {
         keep = 0;
@@ -219,13 +220,13 @@ static int look_at(struct star *star, int i, struct error *err)
 }
 
 /* Check the marked connections, except number 'busy', whose message is being read. */
-static int look(struct star *star, int busy, struct error *err)
+static enum star_news look(struct star *star, int busy, struct error *err)
 {
-    int result = 0;
+    enum star_news result = STAR_QUIET;
 
     if (!atomic_exchange(&star->marked, 0))
-        return 0;
-    for (int i = 0; i < star->count && result == 0; i++)
+        return STAR_QUIET;
+    for (int i = 0; i < star->count && result == STAR_QUIET; i++)
         if (i == busy && atomic_load(&star->marks[i]))
             atomic_store(&star->marked, 1);
         else if (atomic_load(&star->marks[i]))
@@ -270,6 +271,7 @@ static int receive(struct star *star, int i, void *data, size_t bytes, double un
     while (bytes > 0) {
         ssize_t got = recv(star->fds[i], at, bytes, MSG_DONTWAIT);
         double soon = clock_now() + GLANCE_SECONDS;
+        enum star_news news;
 
         if (got > 0) {
             at += got;
@@ -282,9 +284,9 @@ static int receive(struct star *star, int i, void *data, size_t bytes, double un
             return lost(star, i, ETIMEDOUT, err);
         socket_wait(star->fds[i], SOCKET_READ, soon < until ? soon : until);
         collect(star, 0);
-        got = look(star, i, err);
-        if (got)
-            return (int)got;
+        news = look(star, i, err);
+        if (news)
+            return news;
     }
     return 0;
 }
@@ -309,6 +311,13 @@ static int receive_data(struct star *star, int i, void *data, size_t bytes, doub
     if (head != DATA)
         return lost(star, i, 0, err);
     return receive(star, i, data, bytes, until, err);
+}
+
+/* Messages can be read by another thread again. Returns 'result'. */
+static int unlock(struct star *star, int result)
+{
+    pthread_mutex_unlock(&star->reading);
+    return result;
 }
 
 /* On rank 0: gather all ranks' parts. */
@@ -342,12 +351,8 @@ static int gather(struct star *star, const void *part, void *all, size_t bytes, 
 int star_gather(struct star *star, const void *part, void *all, size_t bytes, double deadline,
                 struct error *err)
 {
-    int result;
-
     pthread_mutex_lock(&star->reading);
-    result = gather(star, part, all, bytes, clock_now() + deadline, err);
-    pthread_mutex_unlock(&star->reading);
-    return result;
+    return unlock(star, gather(star, part, all, bytes, clock_now() + deadline, err));
 }
 
 /* Through rank 0, to which all are connected. */
@@ -376,12 +381,8 @@ static int collect_at(struct star *star, const void *part, void *all, size_t byt
 int star_collect(struct star *star, const void *part, void *all, size_t bytes, int root,
                  double deadline, struct error *err)
 {
-    int result;
-
     pthread_mutex_lock(&star->reading);
-    result = collect_at(star, part, all, bytes, root, clock_now() + deadline, err);
-    pthread_mutex_unlock(&star->reading);
-    return result;
+    return unlock(star, collect_at(star, part, all, bytes, root, clock_now() + deadline, err));
 }
 
 /* Through rank 0, to which all are connected. */
@@ -403,12 +404,8 @@ static int broadcast(struct star *star, void *data, size_t bytes, int root, doub
 int star_broadcast(struct star *star, void *data, size_t bytes, int root, double deadline,
                    struct error *err)
 {
-    int result;
-
     pthread_mutex_lock(&star->reading);
-    result = broadcast(star, data, bytes, root, clock_now() + deadline, err);
-    pthread_mutex_unlock(&star->reading);
-    return result;
+    return unlock(star, broadcast(star, data, bytes, root, clock_now() + deadline, err));
 }
 
 static int greatest(struct star *star, int64_t *numbers, int count, double until, struct error *err)
@@ -436,37 +433,28 @@ static int greatest(struct star *star, int64_t *numbers, int count, double until
 
 int star_max(struct star *star, int64_t *numbers, int count, double deadline, struct error *err)
 {
-    int result;
-
     if (count > STAR_NUMBERS)
         return error_bug(err, "%d numbers are too many for one message between ranks", count);
     pthread_mutex_lock(&star->reading);
-    result = greatest(star, numbers, count, clock_now() + deadline, err);
-    pthread_mutex_unlock(&star->reading);
-    return result;
+    return unlock(star, greatest(star, numbers, count, clock_now() + deadline, err));
 }
 
 /* --- Watching from another thread --------------------------------------------------------------
  */
 
-int star_wait(struct star *star, double seconds, struct error *err)
+enum star_news star_wait(struct star *star, double seconds, struct error *err)
 {
-    int result;
+    enum star_news result;
 
     if (collect(star, (int)(seconds * 1000)) == EVENTS)
         while (collect(star, 0) == EVENTS)
             ;
     /* A thread that is reading messages will check for itself, and the marks remain. */
     if (!atomic_load(&star->marked) || pthread_mutex_trylock(&star->reading))
-        return 0;
+        return STAR_QUIET;
     result = look(star, -1, err);
     pthread_mutex_unlock(&star->reading);
     return result;
-}
-
-int star_check(struct star *star, struct error *err)
-{
-    return star_wait(star, 0, err);
 }
 
 void star_wake(struct star *star)

@@ -43,16 +43,16 @@ int star_broadcast(struct star *star, void *data, size_t bytes, int root, double
 #define STAR_NUMBERS 8
 int star_max(struct star *star, int64_t *numbers, int count, double deadline, struct error *err);
 
-/* Has another rank failed or vanished? Returns 0; STAR_LOST if one has exited without a goodbye or
- * does not answer; STAR_TOLD if one has sent the reason for its failure; both with 'err' set. Never
- * waits. Callable from any thread; the cost does not grow with the number of ranks. */
-#define STAR_LOST (-1)
-#define STAR_TOLD (-2)
-int star_check(struct star *star, struct error *err);
+/* Has another rank failed or vanished? */
+enum star_news {
+    STAR_QUIET = 0,
+    STAR_LOST = -1, /* one has exited without a goodbye or does not answer; 'err' is set */
+    STAR_TOLD = -2, /* one has sent the reason for its failure, which is in 'err' */
+};
 
-/* Wait for such an event, up to 'seconds' or until star_wake is called; returns what star_check
- * does. */
-int star_wait(struct star *star, double seconds, struct error *err);
+/* Wait for such news, up to 'seconds' or until star_wake is called. With 0 seconds it never waits.
+ * Callable from any thread; the cost does not grow with the number of ranks. */
+enum star_news star_wait(struct star *star, double seconds, struct error *err);
 void star_wake(struct star *star);
 
 /* Tell all other ranks that this one failed, and why. Callable from any thread. */

@@ -3,7 +3,9 @@
  * ranks, and then connect to each other (mesh.h); collectives are in tcp_operations.c. */
 #include "base/core/xmalloc.h"
 #include "tcp_world.h"
+#include "base/core/last_resort.h"
 #include "base/core/log.h"
+#include "lib/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* No launcher ends the ranks of other nodes; one on this node may. */
+/* Rank 0 terminates the others; if rank 0 is lost, the lowest remaining rank goes first. */
+#define TURN_SECONDS  0.02
+#define TURNS_SECONDS 5.0
+
+/* A launcher may end a rank that another one has told the reason of its failure. */
 #define TOLD_SECONDS 0.5
 
 /* For an error to reach main(), which ends the process. */
@@ -70,9 +76,59 @@ static void abort_all(struct comm *base, const char *reason)
     _exit(1);
 }
 
+/* --- Lost ranks ------------------------------------------------------------------------------ */
+
+/* Returns false if the watch is stopped meanwhile. */
+static bool pause_for(struct tcp_comm *comm, double seconds)
+{
+    double until = clock_now() + seconds;
+
+    while (!atomic_load(&comm->ended) && clock_now() < until)
+        clock_sleep(0.01);
+    return !atomic_load(&comm->ended);
+}
+
+static double turn_of(const struct tcp_comm *comm, enum star_news news)
+{
+    double turn = comm->base.rank * TURN_SECONDS;
+
+    if (news == STAR_TOLD)
+        return TOLD_SECONDS;
+    return turn < TURNS_SECONDS ? turn : TURNS_SECONDS;
+}
+
+/* Watches the star: if another rank is lost, the thread reports that and makes sure that this
+ * process exits. */
+static void *watch(void *argument)
+{
+    struct tcp_comm *comm = argument;
+    enum star_news news = STAR_QUIET;
+    struct error err;
+
+    while (news == STAR_QUIET && !atomic_load(&comm->ended))
+        news = star_wait(comm->base.star, 1, &err);
+    if (news == STAR_QUIET || !pause_for(comm, turn_of(comm, news)))
+        return NULL;
+    tcp_fail(comm, "at step %lld: %s", (long long)comm_step(&comm->base), err.text);
+    /* Only rank 0 is connected to all and must tell them. */
+    if (comm->base.rank == 0)
+        star_abort(comm->base.star, err.text);
+    if (!pause_for(comm, GRACE_SECONDS))
+        return NULL;
+    /* A call that waits for a lost rank may never return, and then main() cannot end the process.
+     */
+    last_resort(err.text);
+}
+
+/* --- The world ------------------------------------------------------------------------------- */
+
 static void free_comm(struct tcp_comm *comm)
 {
-    watch_end(comm->watch);
+    if (comm->watched) {
+        atomic_store(&comm->ended, 1);
+        star_wake(comm->base.star);
+        pthread_join(comm->watch, NULL);
+    }
     star_destroy(comm->base.star);
     mesh_destroy(comm->mesh);
     free(comm);
@@ -88,22 +144,11 @@ static void close_comm(struct comm *base)
     free_comm((struct tcp_comm *)base);
 }
 
-static void on_lost(void *context, const char *text)
-{
-    struct tcp_comm *comm = context;
-
-    tcp_fail(comm, "at step %lld: %s", (long long)comm_step(&comm->base), text);
-    /* Only rank 0 is connected to all and must tell them. */
-    if (comm->base.rank == 0)
-        star_abort(comm->base.star, text);
-}
-
 static int connect_ranks(struct tcp_comm *comm, const struct comm_options *options,
                          struct error *err)
 {
-    const struct watch_options watch = {
-        .told = TOLD_SECONDS, .grace = GRACE_SECONDS, .lost = on_lost, .context = comm};
     struct secret_key key;
+    int rc;
 
     if (secret_derive(options->secret, &key, err) < 0)
         return -1;
@@ -115,9 +160,10 @@ static int connect_ranks(struct tcp_comm *comm, const struct comm_options *optio
         mesh_create(comm->base.star, options->rank, options->size, &key, options->deadline, err);
     if (!comm->mesh)
         return -1;
-    /* Last: from now on the watch may report a lost rank. */
-    comm->watch = watch_begin(comm->base.star, options->rank, &watch, err);
-    return comm->watch ? 0 : -1;
+    /* Last: from now on a lost rank may be reported. */
+    rc = pthread_create(&comm->watch, NULL, watch, comm);
+    comm->watched = rc == 0;
+    return rc ? error_set_errno(err, rc, "cannot start a thread") : 0;
 }
 
 __attribute__((visibility("default"))) comm_backend_open_function comm_backend_open;

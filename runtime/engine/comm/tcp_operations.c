@@ -6,7 +6,6 @@
  * ((part 0 + part 1) + part 2) + ..., computed by one rank or by all in the same way. */
 #include "base/core/xmalloc.h"
 #include "lib/clock.h"
-#include "tcp_reduce.h"
 #include "tcp_world.h"
 
 #include <sched.h>

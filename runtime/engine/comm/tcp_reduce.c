@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tcp_reduce.h"
+/* Sums and maxima of CPU ranks. */
+#include "tcp_world.h"
 #include "base/core/half.h"
 
 #include <stdint.h>

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The world and the groups of the TCP backend; only for tcp.c and tcp_operations.c. */
+/* Shared by the files of the TCP backend. */
 #ifndef MEGATRON_TCP_WORLD_H
 #define MEGATRON_TCP_WORLD_H
 
 #include "comm.h"
 #include "mesh.h"
 #include "star.h"
-#include "watch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 
 struct tcp_work;
 
 struct tcp_comm {
     struct comm base;
-    struct watch *watch;
+    pthread_t watch; /* the thread that watches the other ranks */
+    bool watched;
+    atomic_int ended; /* the thread stops */
     struct mesh *mesh;
     uint32_t groups; /* created so far; all ranks count alike */
 };
@@ -36,5 +41,12 @@ void tcp_set_operations(struct tcp_comm *comm);
 
 /* Release the memory of the group's operations. */
 void tcp_release_work(struct tcp_group *group);
+
+/* tcp_reduce.c: sums and maxima. */
+bool tcp_is_reducible(enum device_type type);
+
+/* to = op over parts[0 .. ranks - 1], in this order. 'to' may be one of the parts. */
+void tcp_reduce(void *to, const void *const *parts, int ranks, size_t count, enum device_type type,
+                enum comm_operator op);
 
 #endif

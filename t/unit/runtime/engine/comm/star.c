@@ -26,11 +26,11 @@ enum ending { GATHER, ABSENT, FEW_FILES, VANISH, ABORT, HOLD_UP, STOP };
 static int port;
 static const struct secret_key key = {.bytes = {7}};
 
-/* Wait until star_check reports something. */
+/* Wait until star_wait reports something. */
 static int until_failure(struct star *star, struct error *err)
 {
     for (int i = 0; i < 6000; i++) {
-        if (star_check(star, err))
+        if (star_wait(star, 0, err))
             return 1;
         nanosleep(&(struct timespec){0, 10000000}, NULL);
     }
@@ -45,7 +45,7 @@ static int gathers(struct star *star, int rank)
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < BYTES; i++)
             part[i] = (unsigned char)(rank * 31 + i + round);
-        if (star_gather(star, part, all, BYTES, 60, &err) || star_check(star, &err))
+        if (star_gather(star, part, all, BYTES, 60, &err) || star_wait(star, 0, &err))
             return 0;
         for (int r = 0; r < SIZE; r++)
             for (int i = 0; i < BYTES; i++)
@@ -141,7 +141,7 @@ static int stopped(struct star *star, int rank)
 
     set_silence(1);
     for (int i = 0; i < 30; i++) {
-        if (rank != 3 && star_check(star, &err))
+        if (rank != 3 && star_wait(star, 0, &err))
             return 0;
         nanosleep(&(struct timespec){0, 100000000}, NULL);
     }
@@ -361,7 +361,7 @@ static int play_silence(void)
     if (other == 0)
         for (;;)
             pause();
-    if (star_check(star, &err) || set_loopback(0) < 0)
+    if (star_wait(star, 0, &err) || set_loopback(0) < 0)
         news = 1; /* too early */
     for (int i = 0; i < 600 && news == 0; i++)
         news = star_wait(star, 0.1, &err);
