@@ -9,12 +9,9 @@
 enum { HEAD };
 
 struct head_common {
-    struct linear linear;
     struct vocabulary_loss loss;
-    struct device_plan *softcap; /* of the logits; NULL: none */
-    struct device_plan *gather;  /* of the rows whose logits are wanted */
-    void (*run)(struct pass *pass, struct block *block);
-    void *wanted; /* (head_rows, h) of a model that generates */
+    struct device_plan *gather; /* of the rows whose logits are wanted */
+    void *wanted;               /* (head_rows, h) of a model that generates */
 };
 
 /* A tied head uses the word table of the embedding, or on another pipeline stage a copy of it. */
@@ -42,52 +39,18 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
         common->wanted = arena_take(arena, z->head_rows * z->hidden, size);
 }
 
-static void cap(struct model *m, const struct head_common *common)
-{
-    if (common->softcap)
-        run_softcap(common->softcap, compute(m), &(struct softcap_operands){common->loss.logits});
-}
-
-static void run_gradients(struct pass *p, const struct head_common *common, int head, void *x,
-                          void *dx, int accumulate)
-{
-    struct model *m = p->m;
-
-    run_linear_wgrad(common->linear.wgrad, compute(m),
-                     &(struct linear_wgrad_operands){.dy = common->loss.logits,
-                                                     .x = x,
-                                                     .dweight = gradient(m, head),
-                                                     .accumulate = accumulate});
-    run_linear_dgrad(common->linear.dgrad, compute(m),
-                     &(struct linear_dgrad_operands){
-                         .dy = common->loss.logits, .weight = weight(m, head), .dx = dx});
-}
-
 /* The loss of the norm's output, and in training its gradient in the same place. */
 static void run_head(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
-    const struct model_sizes *z = &m->sizes;
     const struct head_common *common = block->common;
     struct sequence_rows rows = stream_rows(m);
-    int head = block->tensors[HEAD];
     void *y = norm_output(p, block->before);
     void *x = sequence_gather(&m->overlap, &rows, y, m->scratch.whole1);
     void *dx = sequence_unreduced(&m->overlap, y, m->scratch.whole2);
 
     overlap_end(&m->overlap);
-    for (int64_t first = 0; first < z->rows; first += z->head_rows) {
-        void *part = element(m, x, first * z->hidden);
-
-        run_linear_forward(common->linear.forward, compute(m),
-                           &(struct linear_forward_operands){
-                               .x = part, .weight = weight(m, head), .y = common->loss.logits});
-        cap(m, common);
-        vocabulary_loss_run(p, &common->loss, first);
-        if (p->mode == MODE_TRAIN)
-            run_gradients(p, common, head, part, element(m, dx, first * z->hidden),
-                          p->accumulate || first > 0);
-    }
+    vocabulary_loss_run(p, &common->loss, block->tensors[HEAD], -1, m->sizes.rows, x, dx);
     if (p->mode == MODE_TRAIN) {
         sequence_scatter(&m->overlap, &rows, dx, y);
         overlap_end(&m->overlap);
@@ -105,11 +68,7 @@ static void run_logits(struct pass *p, struct block *block)
     overlap_end(&m->overlap);
     run_gather_rows(common->gather, compute(m),
                     &(struct gather_rows_operands){x, p->slot->batch.last, common->wanted});
-    run_linear_forward(common->linear.forward, compute(m),
-                       &(struct linear_forward_operands){.x = common->wanted,
-                                                         .weight = weight(m, block->tensors[HEAD]),
-                                                         .y = common->loss.logits});
-    cap(m, common);
+    vocabulary_logits(m, &common->loss, block->tensors[HEAD], -1, common->wanted);
 }
 
 static void prepare(struct planner *p, struct model *m, struct block *block)
@@ -117,30 +76,17 @@ static void prepare(struct planner *p, struct model *m, struct block *block)
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     struct head_common *common = block->common;
-    const struct linear_spec linear = {
-        .rows = z->head_rows, .in = z->hidden, .out = z->vocabulary, .head = 1};
     struct operation gather = {.kind = OPERATION_GATHER_ROWS,
                                .gather_rows = {z->head_rows, z->hidden, c->numerics.type, 0, 0, 0}};
-    struct operation softcap = {
-        .kind = OPERATION_SOFTCAP,
-        .softcap = {z->head_rows * z->vocabulary, c->numerics.type, c->network.logit_softcap}};
 
-    common->run = trains(m) ? run_head : run_logits;
-    linear_plan(p, m, &common->linear, &linear);
-    if (c->network.logit_softcap > 0)
-        common->softcap = plan_make(p, &softcap);
-    if (!trains(m)) {
+    vocabulary_loss_plan(p, m, &common->loss, false);
+    if (!trains(m))
         common->gather = plan_make(p, &gather);
-        return;
-    }
-    vocabulary_loss_plan(p, m, &common->loss);
 }
 
 static void forward(struct pass *p, struct block *block)
 {
-    const struct head_common *common = block->common;
-
-    common->run(p, block);
+    (trains(p->m) ? run_head : run_logits)(p, block);
 }
 
 /* The forward pass has computed it. */

@@ -20,7 +20,7 @@ struct mlm_head_memory {
 };
 
 struct mlm_head_common {
-    struct linear dense, decoder;
+    struct linear dense;
     struct device_plan *select, *unselect, *clear; /* rows out of the stream and into it */
     struct device_plan *norm, *norm_backward, *gelu_backward;
     struct vocabulary_loss loss;
@@ -138,23 +138,13 @@ static void plan_transform(struct planner *p, struct model *m, struct mlm_head_c
     common->gelu_backward = plan_make(p, &gelu);
 }
 
-static void plan_loss(struct planner *p, struct model *m, struct mlm_head_common *common)
-{
-    const struct model_sizes *z = &m->sizes;
-    const struct linear_spec decoder = {
-        .rows = z->head_rows, .in = z->hidden, .out = z->vocabulary, .bias = 1, .head = 1};
-
-    linear_plan(p, m, &common->decoder, &decoder);
-    vocabulary_loss_plan(p, m, &common->loss);
-}
-
 static void prepare(struct planner *p, struct model *m, struct block *block)
 {
     struct mlm_head_common *common = block->common;
 
     plan_rows(p, m, common);
     plan_transform(p, m, common);
-    plan_loss(p, m, common);
+    vocabulary_loss_plan(p, m, &common->loss, true);
     if (m->sizes.binary)
         pooler_plan(p, m, &common->pooler);
 }
@@ -194,40 +184,6 @@ static void transform(struct pass *p, struct block *block)
                                                        .state = m->state});
     sequence_gather(&m->overlap, &rows, common->y, common->all);
     overlap_end(&m->overlap);
-}
-
-/* The decoder, its loss and, in training, its gradients; that of 'all' goes to 'whole', as a
- * partial sum over the vocabulary. */
-static void decode(struct pass *p, struct block *block)
-{
-    struct model *m = p->m;
-    const struct model_sizes *z = &m->sizes;
-    const struct mlm_head_common *common = block->common;
-    const int *t = block->tensors;
-
-    for (int64_t first = 0; first < z->masked; first += z->head_rows) {
-        void *part = element(m, common->all, first * z->hidden);
-
-        run_linear_forward(common->decoder.forward, compute(m),
-                           &(struct linear_forward_operands){.x = part,
-                                                             .weight = weight(m, t[WORD]),
-                                                             .bias = weight(m, t[BIAS]),
-                                                             .y = common->loss.logits});
-        vocabulary_loss_run(p, &common->loss, first);
-        if (p->mode != MODE_TRAIN)
-            continue;
-        run_linear_wgrad(common->decoder.wgrad, compute(m),
-                         &(struct linear_wgrad_operands){.dy = common->loss.logits,
-                                                         .x = part,
-                                                         .dweight = gradient(m, t[WORD]),
-                                                         .dbias = gradient(m, t[BIAS]),
-                                                         .accumulate = p->accumulate || first > 0});
-        run_linear_dgrad(
-            common->decoder.dgrad, compute(m),
-            &(struct linear_dgrad_operands){.dy = common->loss.logits,
-                                            .weight = weight(m, t[WORD]),
-                                            .dx = element(m, common->whole, first * z->hidden)});
-    }
 }
 
 /* From 'whole', the gradient of the decoder's input, back through the norm and the dense layer to
@@ -285,7 +241,8 @@ static void forward(struct pass *p, struct block *block)
     const struct mlm_head_memory *a = memory_of(p, block);
 
     transform(p, block);
-    decode(p, block);
+    vocabulary_loss_run(p, &common->loss, block->tensors[WORD], block->tensors[BIAS],
+                        p->m->sizes.masked, common->all, common->whole);
     if (p->mode == MODE_TRAIN)
         differentiate(p, block);
     if (p->m->sizes.binary)
