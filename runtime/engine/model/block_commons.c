@@ -6,21 +6,19 @@
 
 #include <stdlib.h>
 
-void *model_common(const struct model *m, const struct block_kind *kind, int variant)
+static struct common *find_common(const struct model *m, const struct block_kind *kind, int variant)
 {
     for (int i = 0; i < m->common_count; i++)
         if (m->commons[i].block->kind == kind && m->commons[i].block->variant == variant)
-            return m->commons[i].shared;
+            return &m->commons[i];
     return NULL;
 }
 
-static struct common *find_common(struct model *m, const struct block *block)
+void *model_common(const struct model *m, const struct block_kind *kind, int variant)
 {
-    for (int i = 0; i < m->common_count; i++)
-        if (m->commons[i].block->kind == block->kind &&
-            m->commons[i].block->variant == block->variant)
-            return &m->commons[i];
-    return NULL;
+    const struct common *common = find_common(m, kind, variant);
+
+    return common ? common->shared : NULL;
 }
 
 static void share(struct model *m, struct block *block)
@@ -28,7 +26,7 @@ static void share(struct model *m, struct block *block)
     struct common *common;
 
     block->variant = block->kind->variant ? block->kind->variant(&m->config.network, block) : 0;
-    common = find_common(m, block);
+    common = find_common(m, block->kind, block->variant);
     if (!common) {
         common = &m->commons[m->common_count];
         common->block = block;
@@ -38,7 +36,7 @@ static void share(struct model *m, struct block *block)
     block->common = common->shared;
 }
 
-static struct shared_memory *find_shared(struct model *m, const struct block *block)
+struct shared_memory *model_shared_memory(const struct model *m, const struct block *block)
 {
     for (int i = 0; i < m->shared_count; i++)
         if (m->shared[i].like.kind == block->kind && m->shared[i].like.position == block->position)
@@ -50,7 +48,7 @@ static void share_memory(struct model *m, const struct block *block)
 {
     struct shared_memory *shared = &m->shared[m->shared_count];
 
-    if (block->layer < 0 || block->kind->memory_size == 0 || find_shared(m, block))
+    if (block->layer < 0 || block->kind->memory_size == 0 || model_shared_memory(m, block))
         return;
     shared->like = (struct block){
         .kind = block->kind, .name = "", .place = block->place, .position = block->position};

@@ -147,9 +147,8 @@ static void lay_out_block(struct model *m, const struct block *block, void *memo
 {
     enum keep keep = keep_of(m, block);
 
-    for (int i = 0; i < m->shared_count && keep != KEEP_ALL; i++)
-        if (m->shared[i].like.kind == block->kind && m->shared[i].like.position == block->position)
-            memcpy(memory, m->shared[i].memory, block->kind->memory_size);
+    if (keep != KEEP_ALL && block->kind->memory_size > 0)
+        memcpy(memory, model_shared_memory(m, block)->memory, block->kind->memory_size);
     if (block->kind->lay_out)
         block->kind->lay_out(m, block, memory, arena, keep);
 }

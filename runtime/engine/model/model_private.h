@@ -111,6 +111,8 @@ struct model *model_create_shell(const struct model_config *config, const struct
 void model_create_commons(struct model *model);
 int model_prepare_blocks(struct model *model, struct error *err);
 void model_destroy_commons(struct model *model);
+/* The memory that such blocks of layers share. */
+struct shared_memory *model_shared_memory(const struct model *model, const struct block *block);
 /* What blocks of the kind and variant share in 'model'; NULL: it has no such block. */
 void *model_common(const struct model *model, const struct block_kind *kind, int variant);
 
