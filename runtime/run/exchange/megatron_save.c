@@ -57,14 +57,12 @@ static void put_states(const struct stage *stage, struct pickle_writer *pickle)
         for (int i = 0; states[i]; i++) {
             snprintf(name, sizeof(name), "decoder.layers.%" PRId64 ".%s._extra_state", layer,
                      states[i]);
-            pickle_put_text(pickle, name);
-            pickle_put_none(pickle);
+            pickle_put_text(pickle, name, NULL);
         }
     states = saved_states(stage->saving->target->local, 0);
     for (int i = 0; states[i] && stage->number == stage->saving->target->pp - 1; i++) {
         snprintf(name, sizeof(name), "%s._extra_state", states[i]);
-        pickle_put_text(pickle, name);
-        pickle_put_none(pickle);
+        pickle_put_text(pickle, name, NULL);
     }
 }
 
@@ -77,15 +75,14 @@ static void put_stage(const struct stage *stage, struct pickle_writer *pickle)
     char name[128];
 
     pickle_begin(pickle);
-    pickle_begin_dict(pickle);
+    pickle_begin_dict(pickle, NULL);
     saved_put_common(s, pickle);
-    pickle_put_text(pickle, "model");
-    pickle_begin_dict(pickle);
+    pickle_begin_dict(pickle, "model");
     for (int i = 0; i < s->parameters.count; i++) {
         if (!saved_describe(s, i, &saved) || !is_in_stage(stage, &saved))
             continue;
         name_in_stage(stage, &saved, name);
-        pickle_put_text(pickle, name);
+        pickle_put_name(pickle, name);
         torch_put_tensor(pickle, storage++, s->target->type,
                          (const int64_t[]){saved.rows, saved.cols}, saved.vector ? 1 : 2);
     }

@@ -70,34 +70,6 @@ int megatron_save_check(const struct network *m, const struct megatron_target *t
 
 /* --- Arguments ------------------------------------------------------------------------------- */
 
-static void put_whole(struct pickle_writer *p, const char *name, int64_t number)
-{
-    pickle_put_text(p, name);
-    pickle_put_integer(p, number);
-}
-
-static void put_real(struct pickle_writer *p, const char *name, double number)
-{
-    pickle_put_text(p, name);
-    pickle_put_real(p, number);
-}
-
-static void put_flag(struct pickle_writer *p, const char *name, int value)
-{
-    pickle_put_text(p, name);
-    pickle_put_bool(p, value);
-}
-
-/* NULL: None */
-static void put_words(struct pickle_writer *p, const char *name, const char *text)
-{
-    pickle_put_text(p, name);
-    if (text)
-        pickle_put_text(p, text);
-    else
-        pickle_put_none(p);
-}
-
 /* The properties whose arguments have the same values here and there. */
 static void put_properties(const struct network *m, struct pickle_writer *p)
 {
@@ -107,11 +79,11 @@ static void put_properties(const struct network *m, struct pickle_writer *p)
         if (!q->megatron || !q->megatron[0])
             continue;
         if (q->type == PROPERTY_REAL)
-            put_real(p, q->megatron, value);
+            pickle_put_real(p, q->megatron, value);
         else if (q->type == PROPERTY_SIZE)
-            put_whole(p, q->megatron, (int64_t)value);
+            pickle_put_integer(p, q->megatron, (int64_t)value);
         else
-            put_flag(p, q->megatron, value != 0);
+            pickle_put_bool(p, q->megatron, value != 0);
     }
 }
 
@@ -120,43 +92,44 @@ static void put_sizes(const struct saving *s, struct pickle_writer *p)
     const struct network *m = &s->index->model.network;
     const struct model_shape *shape = &m->shape;
 
-    put_flag(p, "group_query_attention", shape->query_groups != shape->heads);
-    put_whole(p, "num_query_groups", shape->query_groups != shape->heads ? shape->query_groups : 1);
-    put_whole(p, "seq_length", shape->sequence > 0 ? shape->sequence : m->positions);
-    put_whole(p, "padded_vocab_size", s->split.model->padded_vocabulary);
-    put_whole(p, "make_vocab_size_divisible_by", s->target->divisor);
+    pickle_put_bool(p, "group_query_attention", shape->query_groups != shape->heads);
+    pickle_put_integer(p, "num_query_groups",
+                       shape->query_groups != shape->heads ? shape->query_groups : 1);
+    pickle_put_integer(p, "seq_length", shape->sequence > 0 ? shape->sequence : m->positions);
+    pickle_put_integer(p, "padded_vocab_size", s->split.model->padded_vocabulary);
+    pickle_put_integer(p, "make_vocab_size_divisible_by", s->target->divisor);
     /* Megatron-LM compares the name if it is started with a vocabulary file. */
-    put_words(p, "tokenizer_type",
-              shape->vocabulary == GPT2_VOCABULARY ? "GPT2BPETokenizer" : NULL);
+    pickle_put_text(p, "tokenizer_type",
+                    shape->vocabulary == GPT2_VOCABULARY ? "GPT2BPETokenizer" : NULL);
 }
 
 static void put_positions(const struct network *m, int interleaved, struct pickle_writer *p)
 {
-    put_words(p, "position_embedding_type",
-              m->position == POSITION_LEARNED ? "learned_absolute"
-              : m->position == POSITION_ROPE  ? "rope"
-                                              : "none");
-    put_flag(p, "add_position_embedding", 1);
-    put_flag(p, "use_rotary_position_embeddings", m->position == POSITION_ROPE);
-    put_whole(p, "rotary_base", llround(m->shape.rotary_base));
-    put_flag(p, "rotary_interleaved", interleaved);
-    put_flag(p, "use_rope_scaling",
-             m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_LLAMA3);
-    put_real(p, "rope_scaling_factor", m->rope_scaling.factor > 0 ? m->rope_scaling.factor : 8);
-    pickle_put_text(p, "rotary_seq_len_interpolation_factor");
+    pickle_put_text(p, "position_embedding_type",
+                    m->position == POSITION_LEARNED ? "learned_absolute"
+                    : m->position == POSITION_ROPE  ? "rope"
+                                                    : "none");
+    pickle_put_bool(p, "add_position_embedding", 1);
+    pickle_put_bool(p, "use_rotary_position_embeddings", m->position == POSITION_ROPE);
+    pickle_put_integer(p, "rotary_base", llround(m->shape.rotary_base));
+    pickle_put_bool(p, "rotary_interleaved", interleaved);
+    pickle_put_bool(p, "use_rope_scaling",
+                    m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_LLAMA3);
+    pickle_put_real(p, "rope_scaling_factor",
+                    m->rope_scaling.factor > 0 ? m->rope_scaling.factor : 8);
     if (m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_LINEAR)
-        pickle_put_real(p, m->rope_scaling.factor);
+        pickle_put_real(p, "rotary_seq_len_interpolation_factor", m->rope_scaling.factor);
     else
-        pickle_put_none(p);
+        pickle_put_text(p, "rotary_seq_len_interpolation_factor", NULL);
 }
 
 static void put_blocks(const struct network *m, struct pickle_writer *p)
 {
-    put_words(p, "normalization", m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm");
-    put_flag(p, "squared_relu", 0);
-    put_flag(p, "qk_layernorm", 0);
-    put_flag(p, "untie_embeddings_and_output_weights", !m->tied);
-    put_flag(p, "add_qkv_bias", m->qkv_bias && !m->linear_bias);
+    pickle_put_text(p, "normalization", m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm");
+    pickle_put_bool(p, "squared_relu", 0);
+    pickle_put_bool(p, "qk_layernorm", 0);
+    pickle_put_bool(p, "untie_embeddings_and_output_weights", !m->tied);
+    pickle_put_bool(p, "add_qkv_bias", m->qkv_bias && !m->linear_bias);
 }
 
 /* No state of the optimizer or of random numbers is stored. */
@@ -165,39 +138,35 @@ static void put_run(const struct saving *s, struct pickle_writer *p)
     const struct progress *progress = &s->index->progress;
     int64_t tp = s->target->dist ? 1 : s->target->tp, pp = s->target->dist ? 1 : s->target->pp;
 
-    put_whole(p, "tensor_model_parallel_size", tp);
-    put_whole(p, "pipeline_model_parallel_size", pp);
-    put_words(p, "virtual_pipeline_model_parallel_size", NULL);
-    put_whole(p, "world_size", tp * pp);
-    put_whole(p, "data_parallel_size", 1);
-    put_flag(p, "data_parallel_random_init", 0);
-    put_words(p, "num_experts", NULL);
-    put_words(p, "ckpt_format", s->target->dist ? "torch_dist" : "torch");
-    put_flag(p, "no_save_optim", 1);
-    put_flag(p, "no_save_rng", 1);
-    put_whole(p, "iteration", progress->iteration);
-    put_whole(p, "consumed_train_samples", progress->consumed);
-    put_whole(p, "consumed_valid_samples", progress->consumed_valid);
-    put_flag(p, "bf16", s->target->type == TYPE_BF16);
-    put_flag(p, "fp16", s->target->type == TYPE_FP16);
-    pickle_put_text(p, "params_dtype");
+    pickle_put_integer(p, "tensor_model_parallel_size", tp);
+    pickle_put_integer(p, "pipeline_model_parallel_size", pp);
+    pickle_put_text(p, "virtual_pipeline_model_parallel_size", NULL);
+    pickle_put_integer(p, "world_size", tp * pp);
+    pickle_put_integer(p, "data_parallel_size", 1);
+    pickle_put_bool(p, "data_parallel_random_init", 0);
+    pickle_put_text(p, "num_experts", NULL);
+    pickle_put_text(p, "ckpt_format", s->target->dist ? "torch_dist" : "torch");
+    pickle_put_bool(p, "no_save_optim", 1);
+    pickle_put_bool(p, "no_save_rng", 1);
+    pickle_put_integer(p, "iteration", progress->iteration);
+    pickle_put_integer(p, "consumed_train_samples", progress->consumed);
+    pickle_put_integer(p, "consumed_valid_samples", progress->consumed_valid);
+    pickle_put_bool(p, "bf16", s->target->type == TYPE_BF16);
+    pickle_put_bool(p, "fp16", s->target->type == TYPE_FP16);
+    pickle_put_name(p, "params_dtype");
     torch_put_type(p, s->target->type);
 }
 
 void saved_put_common(const struct saving *s, struct pickle_writer *p)
 {
-    pickle_put_text(p, "args");
-    pickle_begin_object(p, "argparse", "Namespace");
+    pickle_begin_object(p, "args", "argparse", "Namespace");
     put_properties(&s->index->model.network, p);
     put_sizes(s, p);
     put_positions(&s->index->model.network, s->target->interleaved, p);
     put_blocks(&s->index->model.network, p);
     put_run(s, p);
     pickle_end_object(p);
-    pickle_put_text(p, "checkpoint_version");
-    pickle_put_real(p, 3);
-    pickle_put_text(p, "iteration");
-    pickle_put_integer(p, s->index->progress.iteration);
-    pickle_put_text(p, "num_floating_point_operations_so_far");
-    pickle_put_integer(p, 0);
+    pickle_put_real(p, "checkpoint_version", 3);
+    pickle_put_integer(p, "iteration", s->index->progress.iteration);
+    pickle_put_integer(p, "num_floating_point_operations_so_far", 0);
 }

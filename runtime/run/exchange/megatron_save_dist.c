@@ -46,8 +46,9 @@ static int next_file(struct dist *d, struct error *err)
     return d->fd < 0 ? -1 : 0;
 }
 
-static void put_size(struct pickle_writer *p, const int64_t *numbers, int count)
+static void put_size(struct pickle_writer *p, const char *name, const int64_t *numbers, int count)
 {
+    pickle_put_name(p, name);
     pickle_put_global(p, "torch", "Size");
     pickle_put_tuple(p, numbers, count);
     pickle_put(p, "\x85R");
@@ -69,23 +70,17 @@ static int write_archive(struct dist *d, const char *name, const int64_t *offset
         rc = torch_writer_add(&writer, bytes, size, err);
     if (rc == 0)
         rc = torch_writer_end(&writer, err);
-    pickle_begin_object(p, METADATA, "MetadataIndex");
-    pickle_put_text(p, "fqn");
-    pickle_put_text(p, name);
-    pickle_put_text(p, "index");
-    pickle_put_none(p);
+    pickle_begin_object(p, NULL, METADATA, "MetadataIndex");
+    pickle_put_text(p, "fqn", name);
+    pickle_put_text(p, "index", NULL);
     if (bytes) {
-        pickle_put_text(p, "offset");
-        put_size(p, offset, dimensions);
+        put_size(p, "offset", offset, dimensions);
     }
     pickle_end_object(p);
-    pickle_begin_object(p, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
-    pickle_put_text(p, "relative_path");
-    pickle_put_text(p, d->name);
-    pickle_put_text(p, "offset");
-    pickle_put_integer(p, d->at);
-    pickle_put_text(p, "length");
-    pickle_put_integer(p, writer.at - d->at);
+    pickle_begin_object(p, NULL, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    pickle_put_text(p, "relative_path", d->name);
+    pickle_put_integer(p, "offset", d->at);
+    pickle_put_integer(p, "length", writer.at - d->at);
     pickle_end_object(p);
     d->at = writer.at;
     torch_writer_clear(&writer);
@@ -187,13 +182,13 @@ static void put_properties(struct pickle_writer *p, enum device_type type)
     pickle_put(p, ")\x81(");
     torch_put_type(p, type);
     pickle_put_global(p, "torch.serialization", "_get_layout");
-    pickle_put_text(p, "torch.strided");
+    pickle_put_text(p, NULL, "torch.strided");
     pickle_put(p, "\x85R");
-    pickle_put_bool(p, 0); /* requires_grad */
+    pickle_put_bool(p, NULL, 0); /* requires_grad */
     pickle_put_global(p, METADATA, "_MEM_FORMAT_ENCODING");
-    pickle_put_integer(p, 0); /* contiguous */
+    pickle_put_integer(p, NULL, 0); /* contiguous */
     pickle_put(p, "\x85R");
-    pickle_put_bool(p, 0); /* pinned */
+    pickle_put_bool(p, NULL, 0); /* pinned */
     pickle_put(p, "tb");
 }
 
@@ -207,22 +202,18 @@ static void put_tensor(const struct saving *s, const struct saved *saved, struct
     memcpy(whole, shape, sizeof(whole));
     if (saved->layer >= 0)
         whole[0] = layers;
-    pickle_put_text(p, name);
-    pickle_begin_object(p, METADATA, "TensorStorageMetadata");
-    pickle_put_text(p, "properties");
+    pickle_begin_object(p, name, METADATA, "TensorStorageMetadata");
+    pickle_put_name(p, "properties");
     put_properties(p, s->target->type);
-    pickle_put_text(p, "size");
-    put_size(p, whole, dimensions);
-    pickle_put_text(p, "chunks");
+    put_size(p, "size", whole, dimensions);
+    pickle_put_name(p, "chunks");
     pickle_put(p, "](");
     for (int64_t i = 0; i < (saved->layer >= 0 ? layers : 1); i++) {
         if (saved->layer >= 0)
             offset[0] = i;
-        pickle_begin_object(p, METADATA, "ChunkStorageMetadata");
-        pickle_put_text(p, "offsets");
-        put_size(p, offset, dimensions);
-        pickle_put_text(p, "sizes");
-        put_size(p, shape, dimensions);
+        pickle_begin_object(p, NULL, METADATA, "ChunkStorageMetadata");
+        put_size(p, "offsets", offset, dimensions);
+        put_size(p, "sizes", shape, dimensions);
         pickle_end_object(p);
     }
     pickle_put(p, "e");
@@ -234,7 +225,7 @@ static void put_tensor(const struct saving *s, const struct saved *saved, struct
 static int put_state(struct dist *d, const char *name, struct error *err)
 {
     (void)err;
-    pickle_put_text(&d->storage, name);
+    pickle_put_name(&d->storage, name);
     pickle_put_global(&d->storage, METADATA, "BytesStorageMetadata");
     pickle_put(&d->storage, ")\x81");
     return 0;
@@ -249,22 +240,18 @@ static int write_index(const struct dist *d, struct error *err)
     int rc;
 
     pickle_begin(p);
-    pickle_begin_object(p, METADATA, "Metadata");
-    pickle_put_text(p, "state_dict_metadata");
-    pickle_begin_dict(p);
+    pickle_begin_object(p, NULL, METADATA, "Metadata");
+    pickle_begin_dict(p, "state_dict_metadata");
     for (int i = 0; i < s->parameters.count; i++)
         if (saved_describe(s, i, &saved) && saved.layer <= 0)
             put_tensor(s, &saved, p);
     each_state(&table, put_state, err);
     pickle_end_dict(p);
-    pickle_put_text(p, "planner_data");
-    pickle_put_none(p);
-    pickle_put_text(p, "storage_data");
-    pickle_begin_dict(p);
+    pickle_put_text(p, "planner_data", NULL);
+    pickle_begin_dict(p, "storage_data");
     pickle_append_bytes(p, d->storage.bytes, d->storage.size);
     pickle_end_dict(p);
-    pickle_put_text(p, "storage_meta");
-    pickle_put_none(p);
+    pickle_put_text(p, "storage_meta", NULL);
     pickle_end_object(p);
     pickle_end(p);
     rc = directory_write(s->to, TORCH_DIST_INDEX, p->bytes, p->size, err);
@@ -285,14 +272,11 @@ static int write_common(const struct saving *s, struct error *err)
     if (fd < 0)
         return -1;
     pickle_begin(&pickle);
-    pickle_begin_dict(&pickle);
+    pickle_begin_dict(&pickle, NULL);
     saved_put_common(s, &pickle);
-    pickle_put_text(&pickle, "content_metadata");
-    pickle_begin_dict(&pickle);
-    pickle_put_text(&pickle, "singleton_local_shards");
-    pickle_put_bool(&pickle, 0);
-    pickle_put_text(&pickle, "non_homogeneous_layers");
-    pickle_put_bool(&pickle, 0);
+    pickle_begin_dict(&pickle, "content_metadata");
+    pickle_put_bool(&pickle, "singleton_local_shards", 0);
+    pickle_put_bool(&pickle, "non_homogeneous_layers", 0);
     pickle_end_dict(&pickle);
     pickle_end_dict(&pickle);
     pickle_end(&pickle);

@@ -51,26 +51,39 @@ void pickle_append_bytes(struct pickle_writer *w, const char *bytes, size_t size
     put(w, bytes, size);
 }
 
-void pickle_put_text(struct pickle_writer *w, const char *text)
+void pickle_put_name(struct pickle_writer *w, const char *name)
 {
+    if (!name)
+        return;
     put(w, "X", 1);
-    put_little(w, strlen(text), 4);
-    put(w, text, strlen(text));
+    put_little(w, strlen(name), 4);
+    put(w, name, strlen(name));
 }
 
-void pickle_put_integer(struct pickle_writer *w, int64_t number)
+void pickle_put_text(struct pickle_writer *w, const char *name, const char *text)
 {
-    int small = number >= 0 && number < 256, middle = number >= INT32_MIN && number <= INT32_MAX;
+    pickle_put_name(w, name);
+    if (text)
+        pickle_put_name(w, text);
+    else
+        put(w, "N", 1);
+}
 
+void pickle_put_integer(struct pickle_writer *w, const char *name, int64_t number)
+{
+    bool small = number >= 0 && number < 256, middle = number >= INT32_MIN && number <= INT32_MAX;
+
+    pickle_put_name(w, name);
     put(w, small ? "K" : middle ? "J" : "\x8a\x08", small || middle ? 1 : 2);
     put_little(w, (uint64_t)number, small ? 1 : middle ? 4 : 8);
 }
 
-void pickle_put_real(struct pickle_writer *w, double number)
+void pickle_put_real(struct pickle_writer *w, const char *name, double number)
 {
     unsigned char bytes[8];
     uint64_t bits;
 
+    pickle_put_name(w, name);
     memcpy(&bits, &number, sizeof(bits));
     for (int i = 0; i < 8; i++)
         bytes[i] = (unsigned char)(bits >> (56 - 8 * i));
@@ -78,14 +91,10 @@ void pickle_put_real(struct pickle_writer *w, double number)
     put(w, bytes, sizeof(bytes));
 }
 
-void pickle_put_bool(struct pickle_writer *w, int value)
+void pickle_put_bool(struct pickle_writer *w, const char *name, bool value)
 {
+    pickle_put_name(w, name);
     put(w, value ? "\x88" : "\x89", 1);
-}
-
-void pickle_put_none(struct pickle_writer *w)
-{
-    put(w, "N", 1);
 }
 
 void pickle_put_global(struct pickle_writer *w, const char *module, const char *name)
@@ -101,12 +110,13 @@ void pickle_put_tuple(struct pickle_writer *w, const int64_t *numbers, int count
 {
     put(w, "(", 1);
     for (int i = 0; i < count; i++)
-        pickle_put_integer(w, numbers[i]);
+        pickle_put_integer(w, NULL, numbers[i]);
     put(w, "t", 1);
 }
 
-void pickle_begin_dict(struct pickle_writer *w)
+void pickle_begin_dict(struct pickle_writer *w, const char *name)
 {
+    pickle_put_name(w, name);
     put(w, "}(", 2);
 }
 
@@ -115,9 +125,11 @@ void pickle_end_dict(struct pickle_writer *w)
     put(w, "u", 1);
 }
 
-void pickle_begin_object(struct pickle_writer *w, const char *module, const char *name)
+void pickle_begin_object(struct pickle_writer *w, const char *name, const char *module,
+                         const char *class)
 {
-    pickle_put_global(w, module, name);
+    pickle_put_name(w, name);
+    pickle_put_global(w, module, class);
     put(w, ")\x81}(", 4);
 }
 

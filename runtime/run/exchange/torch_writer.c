@@ -171,19 +171,18 @@ void torch_put_tensor(struct pickle_writer *p, int64_t number, enum device_type 
     snprintf(key, sizeof(key), "%" PRId64, number);
     pickle_put_global(p, "torch._utils", "_rebuild_tensor_v2");
     pickle_put(p, "((");
-    pickle_put_text(p, "storage");
+    pickle_put_text(p, NULL, "storage");
     pickle_put_global(p, "torch",
                       type == TYPE_BF16   ? "BFloat16Storage"
                       : type == TYPE_FP16 ? "HalfStorage"
                                           : "FloatStorage");
-    pickle_put_text(p, key);
-    pickle_put_text(p, "cpu");
-    pickle_put_integer(p, elements);
+    pickle_put_text(p, NULL, key);
+    pickle_put_integer(p, "cpu", elements);
     pickle_put(p, "tQ");
-    pickle_put_integer(p, 0);
+    pickle_put_integer(p, NULL, 0);
     pickle_put_tuple(p, shape, dimensions);
     pickle_put_tuple(p, stride, dimensions);
-    pickle_put_bool(p, 0);
+    pickle_put_bool(p, NULL, 0);
     pickle_put_global(p, "collections", "OrderedDict");
     pickle_put(p, ")RtR");
 }
