@@ -133,21 +133,28 @@ static int unknown_option(const struct option *table, const char *word, size_t l
     return error_set(err, "unknown option --%s; --help lists all", name);
 }
 
+const char *option_word(const struct option *row, int value, int *length)
+{
+    const char *word = row->choices;
+
+    if (value < row->min)
+        return NULL;
+    for (int number = (int)row->min; number < value && word; number++)
+        word = strchr(word, '|') ? strchr(word, '|') + 1 : NULL;
+    *length = word ? (int)strcspn(word, "|") : 0;
+    return word;
+}
+
 static int read_choice(const struct option *row, const char *text, int *value, struct error *err)
 {
-    size_t length = strlen(text);
-    int number = 0;
+    const char *word;
+    int length;
 
-    for (const char *word = row->choices; word; number++) {
-        const char *end = strchr(word, '|');
-        size_t size = end ? (size_t)(end - word) : strlen(word);
-
-        if (size == length && strncmp(word, text, size) == 0) {
-            *value = (int)row->min + number;
+    for (int number = (int)row->min; (word = option_word(row, number, &length)); number++)
+        if ((size_t)length == strlen(text) && strncmp(word, text, (size_t)length) == 0) {
+            *value = number;
             return 0;
         }
-        word = end ? end + 1 : NULL;
-    }
     return error_set(err, "--%s=%.100s is unknown; use %s", row->name, text, row->choices);
 }
 
@@ -508,16 +515,6 @@ void options_default(const struct option *table, void *target)
     }
 }
 
-/* Is there an option for the value of 'row' on the command line? */
-static bool is_value_given(const struct options_result *result, const struct option *row)
-{
-    for (size_t i = 0; i < result->rows; i++)
-        if (result->given[i] && result->table[i].offset == row->offset &&
-            result->table[i].type < OPTION_IGNORED)
-            return true;
-    return false;
-}
-
 int options_preset(const struct options_result *result, void *target, const char *options,
                    struct error *err)
 {
@@ -530,7 +527,7 @@ int options_preset(const struct options_result *result, void *target, const char
 
         if (!row)
             return error_bug(err, "a preset has an unknown option: %.40s", at);
-        if (is_value_given(result, row))
+        if (options_value_given(result, row))
             continue;
         snprintf(value, sizeof(value), "%.*s", name < length ? (int)(length - name - 1) : 0,
                  at + name + 1);
@@ -611,6 +608,15 @@ bool options_given(const struct options_result *result, const char *name)
     return row && result->given[row - result->table];
 }
 
+bool options_value_given(const struct options_result *result, const struct option *row)
+{
+    for (size_t i = 0; i < result->rows; i++)
+        if (result->given[i] && result->table[i].offset == row->offset &&
+            result->table[i].type < OPTION_IGNORED)
+            return true;
+    return false;
+}
+
 void options_result_clear(struct options_result *result)
 {
     free(result->words);
@@ -622,7 +628,8 @@ void options_result_clear(struct options_result *result)
 static void print_default(const struct option *row, const void *defaults, FILE *stream)
 {
     const char *slot = defaults ? (const char *)defaults + row->offset : NULL;
-    const char *word = row->choices;
+    const char *word;
+    int length;
 
     if (row->otherwise)
         fprintf(stream, " (default: %s)", row->otherwise);
@@ -632,11 +639,8 @@ static void print_default(const struct option *row, const void *defaults, FILE *
         fprintf(stream, " (default: %.10g)", *(const double *)slot);
     else if (row->type == OPTION_INT && *(const int64_t *)slot > 0)
         fprintf(stream, " (default: %" PRId64 ")", *(const int64_t *)slot);
-    else if (row->type == OPTION_CHOICE && *(const int *)slot >= row->min) {
-        for (int number = *(const int *)slot - (int)row->min; number > 0; number--)
-            word = strchr(word, '|') + 1;
-        fprintf(stream, " (default: %.*s)", (int)strcspn(word, "|"), word);
-    }
+    else if (row->type == OPTION_CHOICE && (word = option_word(row, *(const int *)slot, &length)))
+        fprintf(stream, " (default: %.*s)", length, word);
 }
 
 static void print_row(const struct option *table, const struct option *row, const void *defaults,

@@ -144,6 +144,12 @@ const char *option_after(const char *word, const char *option);
 /* Was option 'name' on the command line, by any of its names? */
 bool options_given(const struct options_result *result, const char *name);
 
+/* The word of an OPTION_CHOICE for 'value', of '*length' characters; NULL: there is none. */
+const char *option_word(const struct option *row, int value, int *length);
+
+/* Was this option, or another one for the same value, on the command line? */
+bool options_value_given(const struct options_result *result, const struct option *row);
+
 void options_result_clear(struct options_result *result);
 
 /* Print the rows of 'table' as the option part of a --help text, with the defaults that 'defaults',

@@ -17,6 +17,8 @@ void arguments_print_value(const struct arguments *a, const struct option *row, 
 {
     const char *slot = (const char *)a + row->offset;
     const struct option_list *list = (const struct option_list *)slot;
+    const char *word;
+    int length;
 
     switch (row->type) {
     case OPTION_INT: /* a negative number means "not given" unless the option takes one */
@@ -50,18 +52,10 @@ void arguments_print_value(const struct arguments *a, const struct option *row, 
     case OPTION_SET:
         fprintf(stream, " %s\n", *(const int *)slot == row->min ? "True" : "False");
         break;
-    case OPTION_CHOICE: {
-        const char *word = row->choices;
-        int number = *(const int *)slot - (int)row->min;
-
-        for (int i = 0; i < number && word; i++)
-            word = strchr(word, '|') ? strchr(word, '|') + 1 : NULL;
-        if (number < 0 || !word)
-            fprintf(stream, " None\n");
-        else
-            fprintf(stream, " %.*s\n", (int)strcspn(word, "|"), word);
+    case OPTION_CHOICE:
+        word = option_word(row, *(const int *)slot, &length);
+        fprintf(stream, " %.*s\n", word ? length : 4, word ? word : "None");
         break;
-    }
     default:
         fprintf(stream, " %s\n", *(const int *)slot ? "True" : "False");
     }

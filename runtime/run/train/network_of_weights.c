@@ -43,31 +43,17 @@ static void set_value(const struct option *row, struct arguments *a, const struc
     memcpy((char *)a + row->offset, (const char *)from + row->offset, size);
 }
 
-/* Is an option for this value on the command line? Options that each set it to another value count
- * separately. */
-static int is_told(const struct options_result *given, const struct option *row)
-{
-    if (row->type == OPTION_SET)
-        return options_given(given, row->name);
-    for (const struct option *other = arguments_table; other->name; other++)
-        if (other->offset == row->offset && options_given(given, other->name))
-            return 1;
-    return 0;
-}
-
 static void print_value(const struct option *row, const struct arguments *a, char *text,
                         size_t size)
 {
-    const char *word = row->choices;
-    int number = (int)(value_of(row, a) - (double)row->min);
+    int length = 0;
+    const char *word =
+        row->type == OPTION_CHOICE ? option_word(row, (int)value_of(row, a), &length) : NULL;
 
-    if (row->type != OPTION_CHOICE) {
+    if (word)
+        snprintf(text, size, "%.*s", length, word);
+    else
         snprintf(text, size, "%.9g", value_of(row, a));
-        return;
-    }
-    for (; number > 0 && strchr(word, '|'); number--)
-        word = strchr(word, '|') + 1;
-    snprintf(text, size, "%.*s", (int)strcspn(word, "|"), word);
 }
 
 static int contradiction(const struct arguments *a, const struct arguments *weights,
@@ -111,10 +97,12 @@ static int take_row(struct arguments *a, const struct options_result *given,
                     const struct arguments *weights, const struct option *row,
                     const char *directory, struct error *err)
 {
-    int told = is_told(given, row);
+    /* Options that each set the value to another one count separately. */
+    bool told =
+        row->type == OPTION_SET ? options_given(given, row->name) : options_value_given(given, row);
     /* A preset sets sizes; sizes that were not set are negative. */
-    int preset = !told && a->model.preset && row->type == OPTION_INT && row->min > 0 &&
-                 value_of(row, a) >= 0 && strcmp(row->name, "vocab-size") != 0;
+    bool preset = !told && a->model.preset && row->type == OPTION_INT && row->min > 0 &&
+                  value_of(row, a) >= 0 && strcmp(row->name, "vocab-size") != 0;
 
     if ((told || preset) && is_loose(row, &weights->model.network))
         return 0;
