@@ -34,8 +34,8 @@ int own_open(struct own *own, const char *const *words, int count, int64_t ranks
     own->arguments.output.dry_run = 1;
     if (!names_tokens(&own->given))
         own->arguments.data.mock_data = 1;
-    if (own->arguments.step.lr < 0)
-        own->arguments.step.lr = 1e-4;
+    if (own->arguments.rules.lr < 0)
+        own->arguments.rules.lr = 1e-4;
     if (own->arguments.run.train_iters < 0 && own->arguments.run.train_samples < 0)
         own->arguments.run.train_iters = 1;
     return 0;

@@ -91,12 +91,12 @@ static int check_numbers(const struct arguments *a, const struct options_result 
                         width * (2 * (double)a->model.network.shape.vocabulary +
                                  (double)a->model.network.positions);
 
-    if (options_given(given, "lr") && a->step.min_lr > a->step.lr &&
+    if (options_given(given, "lr") && a->rules.min_lr > a->rules.lr &&
         !a->checkpoint.use_checkpoint_scheduler)
         return error_set(
             err,
             "--min-lr=%g is greater than --lr=%g: the learning rate would rise; lower --min-lr",
-            a->step.min_lr, a->step.lr);
+            a->rules.min_lr, a->rules.lr);
     if (parameters > 1e15)
         return error_set(err,
                          "this model would have %.1e parameters; check --num-layers, "
@@ -235,9 +235,9 @@ static int derive_evaluation(struct arguments *a, struct error *err)
     a->checkpoint.finetune = a->checkpoint.load != NULL;
     if (a->run.train_iters < 0 && a->run.train_samples < 0)
         a->run.train_iters = 1;
-    a->step.lr = 0;
+    a->rules.lr = 0;
     a->step.lr_warmup_fraction = -1;
-    a->step.lr_decay_style = LR_CONSTANT;
+    a->rules.style = LR_CONSTANT;
     a->step.lr_decay_iters = a->step.lr_decay_samples = a->step.lr_warmup_iters =
         a->step.lr_warmup_samples = -1;
     return 0;
@@ -334,11 +334,11 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
                          "to be a multiple of --pipeline-model-parallel-size=%" PRId64
                          "; change --global-batch-size",
                          a->layout.pp);
-    if (a->step.initial_loss_scale < a->step.min_loss_scale)
+    if (a->step.initial_loss_scale < a->rules.min_scale)
         return error_set(err,
                          "--min-loss-scale=%g must be at most --initial-loss-scale=%g; change one "
                          "of them",
-                         a->step.min_loss_scale, a->step.initial_loss_scale);
+                         a->rules.min_scale, a->step.initial_loss_scale);
     if (check_device(a, err) < 0)
         return -1;
     if (a->data.eod_id < 0)
@@ -365,11 +365,11 @@ void arguments_warn(const struct arguments *a, const struct options_result *give
     static const double most_beta2 = 0.99;
 
     options_note(given, a);
-    if (a->precision.exp_avg_sq_bf16 && a->step.beta2 > most_beta2)
+    if (a->precision.exp_avg_sq_bf16 && a->rules.beta2 > most_beta2)
         log_warning("with --exp-avg-sq-dtype bf16 and --adam-beta2 %g the average of squared "
                     "gradients cannot follow them, since rounding undoes small changes; use "
                     "--adam-beta2 0.99 or less, or keep it in fp32",
-                    a->step.beta2);
+                    a->rules.beta2);
     if (a->checkpoint.use_checkpoint_scheduler && !a->run.skip_train &&
         (a->checkpoint.finetune || !a->checkpoint.load_optimizer))
         log_warning("--use-checkpoint-opt_param-scheduler has no effect with --%s, which starts a "

@@ -18,16 +18,14 @@ enum masked_data { MASKED_AUTO, MASKED_FAIRSEQ, MASKED_BERT };
 
 /* Options of masked language models, with fairseq's names, and values derived from them. */
 struct recipe_arguments {
-    int data_kind, pack; /* enum masked_data */
-    double short_seq_prob;
-    int recipe, log_format, break_mode, masking, whole_words, frequency;
-    int decay_all, raw_epsilon, memory_efficient_fp16;
-    double mask_prob, leave_unmasked, random_token, power;
-    int64_t max_tokens, update_freq, multiple, mask_id;
+    int data_kind; /* enum masked_data */
+    int recipe, log_format, whole_words, frequency;
+    int decay_all, memory_efficient_fp16;
+    int64_t max_tokens, update_freq, mask_id;
     const char *betas;
     /* set by arguments_recipe */
-    char dict[4096]; /* dict.txt next to the data; "" if a tokenizer was given */
-    struct masked_config data;
+    char dict[4096];           /* dict.txt next to the data; "" if a tokenizer was given */
+    struct masked_config data; /* partly set by options themselves */
 };
 
 /* Options of fp8; enum fp8_format and others are derived from them. */
@@ -82,23 +80,21 @@ struct run_arguments {
 
 /* The optimizer, its schedule and the loss scale. */
 struct step_arguments {
-    double lr, min_lr, lr_warmup_fraction, lr_warmup_init, decoupled_lr, decoupled_min_lr;
-    int lr_decay_style, lr_wsd_decay_style;
+    double lr_warmup_fraction, decoupled_lr, decoupled_min_lr;
+    int lr_wsd_decay_style;
     int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
     double weight_decay, start_weight_decay, end_weight_decay;
-    int weight_decay_incr_style;
-    double clip_grad, beta1, beta2, epsilon;
+    double beta1, epsilon;
     int optimizer;
     double sgd_momentum, offload_fraction;
     int offload, overlap_offload;
     struct {
-        int coefficients, scale_mode, tp_mode, precision, scalar_optimizer, split_qkv, nesterov;
+        int coefficients, tp_mode, precision, scalar_optimizer;
         int64_t steps;
-        double momentum, extra_scale;
     } muon_options;
-    double loss_scale, initial_loss_scale, min_loss_scale;
-    int64_t loss_scale_window, hysteresis;
+    double loss_scale, initial_loss_scale;
+    int64_t hysteresis;
     int per_token_loss;
 };
 
@@ -181,11 +177,11 @@ struct arguments {
     int reads_files; /* the error is about files or devices of this node, not about the options */
     struct model_config model_config;
     struct layout layout;
-    struct muon_config muon;
+    struct muon_config muon; /* partly set by options themselves */
     int64_t virtual_chunks;
     int64_t total_iterations, total_samples;
     int64_t eval_samples[2]; /* validation and test samples, counted as Megatron does */
-    struct step_rules rules;
+    struct step_rules rules; /* partly set by options themselves */
 };
 
 extern const struct option arguments_table[];

@@ -161,10 +161,10 @@ static int take_schedule(struct arguments *a, int *taken, struct error *err)
                          "the checkpoint in %s contains no learning-rate schedule; drop "
                          "--use-checkpoint-opt_param-scheduler and set --lr and the decay yourself",
                          a->checkpoint.load);
-    a->step.lr = r->lr = theirs.lr;
-    a->step.min_lr = r->min_lr = theirs.min_lr;
+    r->lr = theirs.lr;
+    r->min_lr = theirs.min_lr;
     a->step.weight_decay = r->weight_decay = theirs.weight_decay;
-    a->step.lr_decay_style = r->style = theirs.style;
+    r->style = theirs.style;
     r->warmup_samples = theirs.warmup_samples;
     r->decay_samples = theirs.decay_samples;
     r->warmup_init = theirs.warmup_init;
@@ -185,7 +185,7 @@ static int count_samples(struct arguments *a, struct error *err)
     double batch = (double)a->run.global_batch_size;
     int by_samples = a->run.train_samples > 0;
 
-    if (a->step.lr < 0)
+    if (a->rules.lr < 0)
         return error_set(err, "--lr is required: the peak learning rate");
     if (by_samples && (a->step.lr_decay_iters > 0 || a->step.lr_warmup_iters > 0))
         return error_set(err, "--train-samples cannot be combined with --lr-decay-iters or "
@@ -246,7 +246,6 @@ static int set_weight_decay(struct arguments *a, struct error *err)
     struct step_rules *r = &a->rules;
     int given = (a->step.start_weight_decay >= 0) + (a->step.end_weight_decay >= 0);
 
-    r->decay_style = (enum decay_style)a->step.weight_decay_incr_style;
     if (r->decay_style == DECAY_CONSTANT)
         return 0;
     if (given < 2)
@@ -263,10 +262,9 @@ static int set_more(struct arguments *a, struct error *err)
 {
     struct step_rules *r = &a->rules;
 
-    if (a->step.lr_warmup_init > a->step.lr)
+    if (a->rules.warmup_init > a->rules.lr)
         return error_set(err, "--lr-warmup-init=%g must be at most --lr=%g; correct one of them",
-                         a->step.lr_warmup_init, a->step.lr);
-    r->warmup_init = a->step.lr_warmup_init;
+                         a->rules.warmup_init, a->rules.lr);
     if (a->step.decoupled_lr >= 0) {
         r->decoupled_lr = a->step.decoupled_lr;
         r->decoupled_min_lr = a->step.decoupled_min_lr >= 0 ? a->step.decoupled_min_lr : 0;
@@ -297,21 +295,10 @@ int arguments_schedule(struct arguments *a, struct error *err)
 {
     int taken;
 
-    a->rules = (struct step_rules){
-        .lr = a->step.lr,
-        .min_lr = a->step.min_lr,
-        .style = (enum lr_style)a->step.lr_decay_style,
-        .power = a->mlm.power,
-        .weight_decay = a->step.weight_decay,
-        .raw_epsilon = a->mlm.raw_epsilon,
-        .beta1 = a->step.beta1,
-        .beta2 = a->step.beta2,
-        .clip = a->step.clip_grad,
-        .dynamic_scale = a->precision.fp16 && a->step.loss_scale <= 0,
-        .min_scale = a->step.min_loss_scale,
-        .scale_window = a->step.loss_scale_window,
-        .hysteresis = (int)a->step.hysteresis,
-    };
+    a->rules.weight_decay = a->step.weight_decay;
+    a->rules.beta1 = a->step.beta1;
+    a->rules.dynamic_scale = a->precision.fp16 && a->step.loss_scale <= 0;
+    a->rules.hysteresis = (int)a->step.hysteresis;
     a->reads_files = 1;
     if (take_schedule(a, &taken, err) < 0)
         return error_prefix(err, "--use-checkpoint-opt_param-scheduler");

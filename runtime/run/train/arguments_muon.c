@@ -80,15 +80,8 @@ int arguments_muon(struct arguments *a, struct error *err)
         return error_set(err, "--grad-reduce-in-bf16 cannot be used with --optimizer muon, which "
                               "orthogonalizes gradients in fp32; drop it");
     a->rules.optimizer = OPTIMIZER_MUON;
-    a->muon = (struct muon_config){
-        .momentum = a->step.muon_options.momentum,
-        .nesterov = a->step.muon_options.nesterov,
-        .scale = (enum muon_scale)a->step.muon_options.scale_mode,
-        .extra_scale = a->step.muon_options.extra_scale,
-        .split_qkv = a->step.muon_options.split_qkv,
-        .blockwise = a->step.muon_options.tp_mode == TP_BLOCKWISE,
-        .fp32 = a->step.muon_options.precision == PRECISION_HIGH,
-    };
+    a->muon.blockwise = a->step.muon_options.tp_mode == TP_BLOCKWISE;
+    a->muon.fp32 = a->step.muon_options.precision == PRECISION_HIGH;
     return set_rule(&a->muon.rule, &sets[a->step.muon_options.coefficients],
                     a->step.muon_options.steps, err);
 }

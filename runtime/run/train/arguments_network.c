@@ -92,15 +92,15 @@ int arguments_network_preset(struct arguments *a, const struct options_result *g
 static int64_t usual_masked(const struct arguments *a)
 {
     int64_t sequence = a->model.network.shape.sequence;
-    double share = a->mlm.mask_prob, tokens = (double)sequence;
+    double share = a->mlm.data.mask.probability, tokens = (double)sequence;
     double deviation = sqrt(tokens * share * (1 - share) / (double)a->run.micro_batch_size);
 
     if (!(share > 0 && share < 1))
         return sequence;
-    if (arguments_use_bert(a) || (a->mlm.masking != MASK_COLLATOR && !a->mlm.whole_words))
+    if (arguments_use_bert(a) || (a->mlm.data.mask.rule != MASK_COLLATOR && !a->mlm.whole_words))
         return (int64_t)ceil(tokens * share - 1e-6) + 1;
     /* A packed row may have all of its tokens selected. */
-    if (a->mlm.pack)
+    if (a->mlm.data.pack)
         return sequence;
     return (int64_t)ceil(tokens * share + (a->mlm.whole_words ? 16 : 8) * deviation) + 1;
 }

@@ -21,7 +21,7 @@
 static int set_fairseq(struct arguments *a, const struct options_result *given, struct error *err)
 {
     if (!options_given(given, "loss-scale-window"))
-        a->step.loss_scale_window = 0;
+        a->rules.scale_window = 0;
     return options_preset(given, a,
                           "adam-beta1=0.9|adam-beta2=0.98|adam-eps=1e-6|adam-raw-eps|clip-grad=0|"
                           "lr-decay-style=polynomial|weight-decay=0.01|decay-all-parameters|"
@@ -38,8 +38,8 @@ static int read_betas(struct arguments *a, struct error *err)
 
     if (!text)
         return 0;
-    if (sscanf(text, " ( %lf , %lf %c", &a->step.beta1, &a->step.beta2, &end) != 3 ||
-        !(a->step.beta1 >= 0 && a->step.beta1 < 1 && a->step.beta2 >= 0 && a->step.beta2 < 1))
+    if (sscanf(text, " ( %lf , %lf %c", &a->step.beta1, &a->rules.beta2, &end) != 3 ||
+        !(a->step.beta1 >= 0 && a->step.beta1 < 1 && a->rules.beta2 >= 0 && a->rules.beta2 < 1))
         return error_set(err,
                          "--adam-betas=%.100s is not two numbers of at least 0 and less than 1; "
                          "write them like (0.9,0.98)",
@@ -262,11 +262,11 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
 
 static int check_data(const struct arguments *a, struct error *err)
 {
-    if (a->mlm.leave_unmasked + a->mlm.random_token > 1)
+    if (a->mlm.data.mask.leave_unmasked + a->mlm.data.mask.random_token > 1)
         return error_set(err,
                          "--leave-unmasked-prob=%g and --random-token-prob=%g must not exceed 1 "
                          "together",
-                         a->mlm.leave_unmasked, a->mlm.random_token);
+                         a->mlm.data.mask.leave_unmasked, a->mlm.data.mask.random_token);
     if (a->run.rampup.count > 0)
         return error_set(err, "--rampup-batch-size cannot be used with a masked language model, "
                               "whose micro-batches are made before training; drop it");
@@ -289,7 +289,7 @@ static int check_data(const struct arguments *a, struct error *err)
 static int check_collator(struct arguments *a, const struct options_result *given,
                           struct error *err)
 {
-    if (a->mlm.masking != MASK_COLLATOR)
+    if (a->mlm.data.mask.rule != MASK_COLLATOR)
         return 0;
     if (!a->mlm.whole_words)
         return 0;
@@ -300,12 +300,12 @@ static int check_collator(struct arguments *a, const struct options_result *give
                          "between words, which %s does not keep; use --tokenizer-type FairseqBPE, "
                          "or --masking fairseq",
                          tokenizer_type_name((enum tokenizer_type)a->data.tokenizer.type));
-    if ((options_given(given, "leave-unmasked-prob") && a->mlm.leave_unmasked > 0) ||
-        (options_given(given, "random-token-prob") && a->mlm.random_token > 0))
+    if ((options_given(given, "leave-unmasked-prob") && a->mlm.data.mask.leave_unmasked > 0) ||
+        (options_given(given, "random-token-prob") && a->mlm.data.mask.random_token > 0))
         return error_set(err, "--leave-unmasked-prob and --random-token-prob must be 0 with "
                               "--mask-whole-words and --masking huggingface, which masks all "
                               "tokens of a word; drop them");
-    a->mlm.leave_unmasked = a->mlm.random_token = 0;
+    a->mlm.data.mask.leave_unmasked = a->mlm.data.mask.random_token = 0;
     return 0;
 }
 
@@ -315,32 +315,24 @@ int arguments_recipe_end(struct arguments *a, const struct options_result *given
     struct mask_config *m = &d->mask;
     int64_t micros = a->run.global_batch_size / a->run.micro_batch_size;
 
-    if (a->step.loss_scale_window == 0) /* fairseq: 2^14 updates of one GPU */
-        a->step.loss_scale_window = a->rules.scale_window = micros < 16384 ? 16384 / micros : 1;
+    if (a->rules.scale_window == 0) /* fairseq: 2^14 updates of one GPU */
+        a->rules.scale_window = micros < 16384 ? 16384 / micros : 1;
     if (!a->model.network.masked)
         return 0;
     if (check_data(a, err) < 0 || check_bert(a, given, err) < 0 ||
         check_collator(a, given, err) < 0)
         return -1;
-    d->pack = a->mlm.pack;
     d->most_selected = a->model.masked_max;
     d->bert = arguments_use_bert(a);
     d->binary = a->model.network.binary_head;
-    d->short_probability = a->mlm.short_seq_prob;
-    d->break_mode = (enum break_mode)a->mlm.break_mode;
     d->max_sentences = a->run.micro_batch_size;
     d->max_tokens = a->mlm.max_tokens > 0 ? a->mlm.max_tokens : 0;
-    d->multiple = a->mlm.multiple;
     d->slots = micros;
     d->per_token = a->step.per_token_loss;
     d->evaluated = options_given(given, "eval-iters") ? a->run.eval_iters : 0;
     d->position_offset = a->model.network.position_offset;
-    m->rule = (enum mask_rule)a->mlm.masking;
     m->vocabulary = a->model.network.shape.vocabulary;
     m->mask =
         (int32_t)(a->mlm.mask_id < 0 ? a->model.network.shape.vocabulary - 1 : a->mlm.mask_id);
-    m->probability = a->mlm.mask_prob;
-    m->leave_unmasked = a->mlm.leave_unmasked;
-    m->random_token = a->mlm.random_token;
     return 0;
 }

@@ -44,7 +44,7 @@ static int load_begins(struct masked_words *words, const struct arguments *a, st
     for (int64_t id = 0; id < a->model.network.shape.vocabulary; id++) {
         size_t length = 0;
         const char *text = tokenizer_piece(tokenizer, id, &length);
-        int within = a->mlm.masking == MASK_COLLATOR && length > 0 && (text[0] & 0xc0) == 0x80;
+        int within = a->mlm.data.mask.rule == MASK_COLLATOR && length > 0 && (text[0] & 0xc0) == 0x80;
         int special = !text || id < a->mlm.data.mask.first_random ||
                       (length > 10 && memcmp(text, "madeupword", 10) == 0);
 
