@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset-dump OUT OPTIONS: write the text of every sample of each split, (samples, S + 1) int32,
  * to OUT.train, OUT.valid and OUT.test, for t/peers/data-order to compare. */
+#include "base/core/option_rows.h"
 #include "data/dataset/dataset.h"
 #include "lib/parse.h"
 
