@@ -144,7 +144,7 @@ install_recorded() {
         say "cannot install ${missing[*]}, which megatron needs on this node; let the node reach the package repositories, or use an AMI that contains them (image.yaml)"
 }
 
-# --- what every node has for itself ----------------------------------------------------------------
+# --- what each node needs of its own ----------------------------------------------------------------
 
 # A file that differs is replaced as a whole: another process may be reading it.
 put() { # put SOURCE TARGET MODE

@@ -58,6 +58,16 @@ static bool matches(const char *name, const char *pattern)
     return *name == '\0';
 }
 
+DIR *sweep_list(int at, const char *name)
+{
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *listed = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!listed && fd >= 0)
+        close(fd);
+    return listed;
+}
+
 bool sweep_is_own(const char *name, const char *const *patterns)
 {
     for (; *patterns; patterns++)
@@ -77,18 +87,16 @@ struct swept {
 static void for_each(struct swept *swept,
                      void (*sweep)(struct swept *swept, const char *name, const struct stat *info))
 {
-    int fd = openat(swept->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *listed = fd < 0 ? NULL : fdopendir(fd);
+    DIR *listed = sweep_list(swept->directory, ".");
     struct dirent *item;
     struct stat info;
 
     while (listed && (item = readdir(listed)))
-        if (fstatat(fd, item->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode))
+        if (fstatat(swept->directory, item->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(info.st_mode))
             sweep(swept, item->d_name, &info);
     if (listed)
         closedir(listed);
-    else if (fd >= 0)
-        close(fd);
 }
 
 /* A server's clock may differ from this node's: touch the directory and read its time. */

@@ -14,8 +14,14 @@
 #ifndef MEGATRON_SWEEP_H
 #define MEGATRON_SWEEP_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <time.h>
+
+/* List the directory 'name', itself and not what a symbolic link points to, below the open
+ * directory 'at'; NULL with errno set if it cannot be opened. The caller closes it with closedir.
+ */
+DIR *sweep_list(int at, const char *name);
 
 /* Does 'name' match one of 'patterns', a list that ends with NULL? A pattern is a text with
  *     %k   the key of an image

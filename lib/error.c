@@ -100,32 +100,7 @@ static const char *advice_of(const struct error *err)
     return err->text + length - (err->advice > 0 && err->advice <= (int)length ? err->advice : 0);
 }
 
-int error_set_code(struct error *err, enum error_code code, const char *format, ...)
-{
-    va_list args;
-
-    if (!err)
-        return -1;
-    va_start(args, format);
-    set_text(err, format, args);
-    va_end(args);
-    err->code = code;
-    return -1;
-}
-
-int error_set(struct error *err, const char *format, ...)
-{
-    va_list args;
-
-    if (!err)
-        return -1;
-    va_start(args, format);
-    set_text(err, format, args);
-    va_end(args);
-    return -1;
-}
-
-int error_set_errno(struct error *err, int number, const char *format, ...)
+int error_format(struct error *err, enum error_code code, int number, const char *format, ...)
 {
     struct error sentence;
     va_list args;
@@ -135,22 +110,12 @@ int error_set_errno(struct error *err, int number, const char *format, ...)
     va_start(args, format);
     set_text(&sentence, format, args);
     va_end(args);
-    error_set(err, "%s: %s", sentence.text, strerror(number));
-    return advise(err, remedy_of(number));
-}
-
-int error_set_code_errno(struct error *err, enum error_code code, int number, const char *format,
-                         ...)
-{
-    struct error sentence;
-    va_list args;
-
-    if (!err)
-        return -1;
-    va_start(args, format);
-    set_text(&sentence, format, args);
-    va_end(args);
-    error_set_errno(err, number, "%s", sentence.text);
+    if (number != 0) {
+        error_set(err, "%s: %s", sentence.text, strerror(number));
+        advise(err, remedy_of(number));
+    } else {
+        *err = sentence;
+    }
     err->code = code;
     return -1;
 }

@@ -40,22 +40,17 @@ struct error {
  * about a failed allocation, which is a format that ends with "out of memory". They follow the text
  * after "; ". A specific remedy is better: error_append(err, "; ...") replaces a general one. */
 
-/* Format a sentence into 'err' (which may be NULL), with code ERROR_FAILURE. Always returns -1, so
- * that a function can end with `return error_set(err, ...)`. Text that does not fit is cut and ends
- * with "...". */
-int error_set(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Format a sentence into 'err' (which may be NULL), with a code and, if 'number' is an errno value
+ * rather than 0, followed by ": ", its text and its general remedy. Always returns -1, so that a
+ * function can end with `return error_set(err, ...)`. Text that does not fit is cut and ends with
+ * "...". */
+int error_format(struct error *err, enum error_code code, int number, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
-/* Like error_set, with a code. */
-int error_set_code(struct error *err, enum error_code code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Like error_set, followed by ": ", the text of errno value 'number' and its general remedy. */
-int error_set_errno(struct error *err, int number, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Like error_set_errno, with a code. */
-int error_set_code_errno(struct error *err, enum error_code code, int number, const char *format,
-                         ...) __attribute__((format(printf, 4, 5)));
+#define error_set(err, ...)                          error_format(err, ERROR_FAILURE, 0, __VA_ARGS__)
+#define error_set_code(err, code, ...)               error_format(err, code, 0, __VA_ARGS__)
+#define error_set_errno(err, number, ...)            error_format(err, ERROR_FAILURE, number, __VA_ARGS__)
+#define error_set_code_errno(err, code, number, ...) error_format(err, code, number, __VA_ARGS__)
 
 /* A mistake in the program itself: "internal error: ", the formatted text, and a request to report
  * it. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layout.h"
+#include "parse.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,21 +10,14 @@
 static void list_divisors(int64_t number, int64_t other, int64_t limit, char *buffer, size_t size)
 {
     int64_t found[12];
-    size_t count = 0, used = 0;
+    size_t count = 0;
 
     for (int64_t d = 1; d <= number && d <= limit && count < 12; d++)
         if (number % d == 0 && (other == 0 || other % d == 0))
             found[count++] = d;
     buffer[0] = '\0';
-    for (size_t i = 0; i < count && used < size; i++) {
-        int length = snprintf(buffer + used, size - used, "%s%" PRId64,
-                              i == 0           ? ""
-                              : i + 1 == count ? " or "
-                                               : ", ",
-                              found[i]);
-
-        used += length > 0 ? (size_t)length : 0;
-    }
+    for (size_t i = 0; i < count; i++)
+        list_text_add(buffer, size, i + 1 == count ? " or " : ", ", "%" PRId64, found[i]);
 }
 
 int layout_divide(struct layout *layout, int64_t world, const struct layout_names *names,

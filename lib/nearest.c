@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nearest.h"
+#include "parse.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ size_t nearest_distance(const char *a, const char *b)
 size_t nearest_names(const char *name, const char *const *names, size_t count, char *buffer,
                      size_t size)
 {
-    size_t picked[SHOWN], distance[SHOWN], found = 0, used = 0;
+    size_t picked[SHOWN], distance[SHOWN], found = 0;
     size_t limit = strlen(name) / 3 + 1;
 
     for (size_t i = 0; i < count; i++) {
@@ -70,11 +71,7 @@ size_t nearest_names(const char *name, const char *const *names, size_t count, c
     }
     if (size > 0)
         buffer[0] = '\0';
-    for (size_t k = 0; k < found && used < size; k++) {
-        const char *between = k == 0 ? "" : k + 1 == found ? " or " : ", ";
-        int length = snprintf(buffer + used, size - used, "%s%s", between, names[picked[k]]);
-
-        used += length > 0 ? (size_t)length : 0;
-    }
+    for (size_t k = 0; k < found; k++)
+        list_text_add(buffer, size, k + 1 == found ? " or " : ", ", "%s", names[picked[k]]);
     return found;
 }

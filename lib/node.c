@@ -2,6 +2,7 @@
 #include "config.h"
 #include "node.h"
 #include "file.h"
+#include "parse.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -108,13 +109,10 @@ int node_gpus(const char *root, struct node_gpu **gpus, size_t *count, struct er
 int node_reachable_gpus(char *list, size_t size)
 {
     char path[64];
-    size_t used = 0;
     int denied = 0;
 
     list[0] = '\0';
     for (int minor = 0; minor < MAX_MINORS; minor++) {
-        int written;
-
         snprintf(path, sizeof(path), "/dev/nvidia%d", minor);
         /* Device cgroups (v1 and v2) return EPERM, even for access(); file permissions would return
          * EACCES. */
@@ -122,10 +120,7 @@ int node_reachable_gpus(char *list, size_t size)
             denied += errno == EPERM;
             continue;
         }
-        written = snprintf(list + used, size - used, "%s%d", used ? "," : "", minor);
-        if (written < 0 || (size_t)written >= size - used)
-            return 0;
-        used += (size_t)written;
+        list_text_add(list, size, ",", "%d", minor);
     }
     return denied > 0;
 }

@@ -31,7 +31,7 @@ launch_variables=(
     TENSOR_PARALLEL:--megatron-tp PIPELINE_PARALLEL:--megatron-pp CONTEXT_PARALLEL:--megatron-cp
     IMAGE:--megatron-image FSX_MOUNT:--megatron-mounts
 )
-# Other names of the same, those of NeMo's scripts among them, as a regular expression. MODEL_NAME, MODEL_SIZE and SIZE
+# Other names of these variables, including those of NeMo's scripts, as regular expressions. MODEL_NAME, MODEL_SIZE and SIZE
 # become MODEL, see name_model.
 other_names=(
     'TENSOR_PARALLEL:TP(_SIZE)?|TENSOR(_MODEL)?_PARALLEL(_SIZE)?'
@@ -49,7 +49,7 @@ other_names=(
 known_prefixes='NUM_LAYER|NUM_ATTENTION|NUM_QUERY|NUM_HEAD|HIDDEN_?SIZ|HIDDEN_DIM|FFN_|SEQ_?LEN|MAX_POSITION|MICRO_?BATCH'
 known_prefixes+='|GLOBAL_?BATCH|TENSOR_(MODEL_)?PAR|PIPELINE_(MODEL_)?PAR|CONTEXT_PAR|TRAIN_ITER|TRAIN_SAMPLE'
 known_prefixes+='|DATA_?PATH|DATASET_PATH|FSX_'
-# The last resort: one of these words between the usual prefixes and suffixes; the long ones also with a letter too many.
+# The last resort: one of these words between the usual prefixes and suffixes; the long words may have one letter too many.
 known_words='(MODEL|SIZE|TP|PP|CP|NODE|GPU)S?|(LAYER|HIDDEN|HEAD|STEP|BATCH)S?[A-Z]?'
 usual_prefixes='(NUM|N|MAX|MIN|TOTAL|TRAIN|TRAINING|MODEL|TRANSFORMER|ATTENTION|ATTN|MICRO|MINI|GLOBAL|LOCAL)_?'
 usual_suffixes='_?(SIZE|NAME|NUM|NUMBER|COUNT|DIM|DEGREE|PARALLEL|PER_NODE|PER_GPU|PER_RANK)'
@@ -122,7 +122,7 @@ agree() {
         fail "$1=${!1} and $2=${!2} contradict each other; unset one of them"
 }
 
-# Give other names of a variable the known one.
+# Rename variables that have another of these names.
 rename_variables() {
     local variable row name
     for variable in $(compgen -e); do
@@ -166,8 +166,8 @@ check_nodes() {
             "sbatch --ntasks-per-node=$GPUS_PER_NODE${gpus:+ --gpus-per-node=$GPUS_PER_NODE}?"
 }
 
-# read_environment [TABLE]: take the variables under all their names, and end the job if one looks like one of the
-# table but is none.
+# read_environment [TABLE]: read the variables under all their names, and end the job if an unknown variable looks like
+# one of the table.
 read_environment() {
     local -n known=${1:-training_variables}
     local variable row
@@ -184,7 +184,7 @@ read_environment() {
     done
 }
 
-# environment_options TABLE WORD...: append to 'options' what the variables of the table say, unless the words say it.
+# environment_options TABLE WORD...: append to 'options' those that the table's variables set, unless the words contain them.
 environment_options() {
     local -n table=$1
     local row variable option value
@@ -225,7 +225,7 @@ resolve_data() {
     fi
 }
 
-# note_used VARIABLE...: those that are set are used.
+# note_used VARIABLE...: record those that are set as used.
 note_used() {
     local variable
     for variable in "$@"; do
@@ -238,7 +238,7 @@ say_environment() {
     [ ${#overridden[@]} -eq 0 ] || echo "environment variables overridden by options: ${overridden[*]}"
 }
 
-# Add to 'launch' what the variables of the launch say, and set 'program', what the ranks run.
+# Add the options of the launch variables to 'launch', and set 'program' to what the ranks run.
 launch_options() {
     local row variable
     for row in "${launch_variables[@]}"; do

@@ -21,12 +21,13 @@
 
 enum { LINE_SIZE = 2048 };
 
-static void say(const struct task *task, const char *kind, const char *format, va_list arguments)
+static void say(const struct task *task, bool warns, const char *format, va_list arguments)
 {
     char text[LINE_SIZE];
 
     vsnprintf(text, sizeof(text), format, arguments);
-    slurm_spank_log("megatron: %s: %s%s", task->facts.node, kind, text);
+    slurm_spank_log(warns ? "megatron: %s: warning: %s" : "megatron: %s: %s", task->facts.node,
+                    text);
 }
 
 void task_note(const struct task *task, const char *format, ...)
@@ -34,7 +35,7 @@ void task_note(const struct task *task, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    say(task, "", format, arguments);
+    say(task, false, format, arguments);
     va_end(arguments);
 }
 
@@ -43,7 +44,7 @@ void task_warn(const struct task *task, const char *format, ...)
     va_list arguments;
 
     va_start(arguments, format);
-    say(task, "warning: ", format, arguments);
+    say(task, true, format, arguments);
     va_end(arguments);
 }
 

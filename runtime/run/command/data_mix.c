@@ -39,7 +39,7 @@ static const struct option table[] = {
     {0},
 };
 
-/* One number per source; the caller frees. NULL where the option was not given, or with 'err' set.
+/* One number per source, which the caller frees; NULL with 'err' set if they are wrong.
  */
 static double *take_numbers(const char *option, const struct option_list *list, size_t sources,
                             struct error *err)

@@ -30,7 +30,7 @@ static const struct option table[] = {
     {0},
 };
 
-/* Tokens are counted where a tokenizer is named. */
+/* Tokens are counted if a tokenizer is named. */
 static int wants_tokens(const struct options_result *result)
 {
     static const char *const names[] = {"tokenizer-type", "tokenizer-model", "vocab-file",

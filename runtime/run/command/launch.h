@@ -29,7 +29,7 @@ struct launch_pod {
     int64_t world_size; /* WORLD_SIZE, the number of ranks or of pods; 0: not set */
 };
 
-/* Find out from the options and the environment. Errors are usage errors. */
+/* Determine it from the options and the environment. Errors are usage errors. */
 int launch_find_pod(const struct launch_options *given, struct launch_pod *pod, struct error *err);
 
 /* Compare the number of ranks with WORLD_SIZE of the environment. */
@@ -57,7 +57,7 @@ int launch_place(const struct launch_options *given, int64_t ranks, struct launc
                  struct error *err);
 void launch_places_clear(struct launch_places *places);
 
-/* All that is needed to start the ranks of this pod. */
+/* Everything needed to start the ranks of this pod. */
 struct launch_run {
     const struct launch_pod *pod;
     const struct launch_places *places;

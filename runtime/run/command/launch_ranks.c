@@ -20,8 +20,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* After the first rank has failed: seconds in which the others, which notice it, may end by
- * themselves; until they are killed; and until the rest of a run that has ended is killed. */
+/* Seconds from the failure of the first rank until the others, which notice it and usually end by
+ * themselves, get SIGTERM and SIGKILL; and from the end of a run until remaining ranks get SIGTERM.
+ */
 #define SELF_SECONDS 1.0
 #define KILL_SECONDS 12.0
 #define LATE_SECONDS 60.0
@@ -153,7 +154,7 @@ static int start_rank(struct pod *pod, int64_t local, const char *const *words, 
 
 /* --- Output ---------------------------------------------------------------------------------- */
 
-/* A reader that is gone does not end the run. */
+/* The run continues if nobody reads its output. */
 static void write_all(int to, const char *text, size_t size)
 {
     while (size > 0) {
@@ -172,8 +173,8 @@ static void write_all(int to, const char *text, size_t size)
     }
 }
 
-/* Print complete lines, each with the rank before it and in one call, so that lines of different
- * ranks do not mix. With 'rest' also what has no end yet. */
+/* Print complete lines, each prefixed with its rank and written in one call, so that lines of
+ * different ranks do not mix; with 'rest', also an incomplete last line. */
 static void print_lines(const struct rank *rank, struct channel *c, int rest)
 {
     char line[LINE + 32];
@@ -283,7 +284,7 @@ static void record_end(struct pod *pod, struct rank *rank, int status)
     }
 }
 
-/* Also of children that the ranks have left behind: as PID 1, this process must reap them. */
+/* Reap ranks, and children that they left behind, which are this process's if it is PID 1. */
 static void reap(struct pod *pod)
 {
     int status;
@@ -295,7 +296,7 @@ static void reap(struct pod *pod)
                 record_end(pod, &pod->ranks[i], status);
 }
 
-/* End the remaining ranks of a run that cannot go on. */
+/* End the remaining ranks of a run that cannot continue. */
 static void end_others(struct pod *pod)
 {
     double now = clock_now(), since = pod->failed > 0 ? now - pod->failed : 0;

@@ -22,7 +22,7 @@ static const struct machine *find_kind(const struct plan_options *options,
                          : machines_find_gpu(machines, device->model, 1, NULL);
 }
 
-/* What is known of a device whose kind no machine file has. */
+/* Defaults for a device of a kind that no machine file describes. */
 static int unknown_kind(struct machine *machine, struct device *device, struct error *err)
 {
     struct device_memory memory;
@@ -37,7 +37,7 @@ static int unknown_kind(struct machine *machine, struct device *device, struct e
     return 0;
 }
 
-/* What is known of this node itself rather than of its kind. */
+/* What this node reports about itself, which overrides what its kind has. */
 static int describe_node(struct machine *machine, struct device *device, struct error *err)
 {
     struct error none;
@@ -55,7 +55,7 @@ static int describe_node(struct machine *machine, struct device *device, struct 
     return 0;
 }
 
-/* What was measured between ranks. */
+/* Print what was measured between ranks. */
 static void print_links(const struct machine *machine, const struct world *world)
 {
     const struct machine_rates *rates = &machine->gpu.rates;

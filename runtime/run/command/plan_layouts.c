@@ -101,7 +101,7 @@ static int parse_layout(const char *text, struct search_request *request, struct
     return rc;
 }
 
-/* The search is about fixed sizes that nothing came of: say why. */
+/* No layout has the sizes that --layout fixes: say why. */
 static int refuse_layout(const struct search *search, const struct search_request *request,
                          struct error *err)
 {
@@ -226,7 +226,7 @@ static void make_words(const struct plan_options *o, const struct options_result
     list_append(words, result->words, result->word_count);
 }
 
-/* Sizes that the search chooses must not be fixed behind its back. */
+/* The search chooses these sizes: only --layout may fix them. */
 static int refuse_sizes(const struct own *own, struct error *err)
 {
     static const struct {
@@ -249,7 +249,7 @@ static int refuse_sizes(const struct own *own, struct error *err)
     return 0;
 }
 
-/* A machine with what the command line says otherwise. */
+/* Apply the options that override the machine file. */
 static int adjust_machine(const struct plan_options *o, struct machine *machine, struct error *err)
 {
     const struct {

@@ -34,8 +34,8 @@ int supervise(const struct supervise_options *given, const struct supervise_run 
 /* The value of an option on a command line; the last one counts. NULL: not given. */
 const char *words_value(const char *const *words, const char *name);
 
-/* Does srun repeat the step itself if a node fails? So it does on SageMaker HyperPod with
- * --auto-resume=1, as an option of srun or, passed on through 'environment', of sbatch. */
+/* Does srun repeat the step itself if a node fails? It does on SageMaker HyperPod if
+ * --auto-resume=1 was given to srun or, as 'environment' then says, to sbatch. */
 int words_resume_themselves(const char *const *words, const char *const *environment);
 
 /* The command line for a run that has checkpoints in 'save': it resumes from the newest, or from

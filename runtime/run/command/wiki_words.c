@@ -67,8 +67,8 @@ static int is_dump(const char *path)
     return mediawiki_is_dump(begin, have);
 }
 
-/* What is waiting on a pipe is looked at without taking it from there. Of .bz2 that is rarely
- * enough: its blocks are longer than a pipe. */
+/* Look at the data that waits in a pipe without consuming it. For .bz2 that is rarely enough: its
+ * blocks are larger than a pipe's buffer. */
 static int is_dump_on_pipe(void)
 {
     int ends[2], file = -1, answer = 0;
@@ -97,13 +97,13 @@ static int is_dump_on_input(void)
 
     if (fstat(STDIN_FILENO, &status) < 0)
         return 0;
-    /* A file is opened a second time, so that reading it begins at its start again. */
+    /* Open the file again, so that standard input is still read from its start. */
     if (S_ISREG(status.st_mode))
         return is_dump("/proc/self/fd/0");
     return S_ISFIFO(status.st_mode) && is_dump_on_pipe();
 }
 
-/* The first file of a directory. */
+/* Is the first file of a directory a dump? */
 static int is_dump_in(const char *directory)
 {
     struct dirent **names = NULL;

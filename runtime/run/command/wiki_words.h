@@ -37,15 +37,14 @@ struct wiki_words {
         RANGE("wiki-min-length", member.min_length, 0, INT64_MAX,                \
               "skip pages with fewer characters of text")
 
-/* Check the words and turn them into 'options'. Returns 0 or -1. */
+/* Check the values and convert them to 'options'. Returns 0 or -1. */
 int wiki_words_options(const struct wiki_words *words, struct wiki_options *options,
                        struct error *err);
 
 /* Fails if one of the options was given: the input is not a dump. */
 int wiki_words_given(const struct options_result *result, struct error *err);
 
-/* Is the first file that the words name a dump? Reads its beginning, decompressed. Neither standard
- * input nor a directory is looked at. */
+/* Is the first of the inputs a dump? Reads its beginning, decompressed, and consumes nothing. */
 int wiki_words_detect(const char *const *inputs, size_t count);
 
 #endif

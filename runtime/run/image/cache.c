@@ -304,17 +304,13 @@ static int older_first(const void *a, const void *b)
 int image_cache_list(const struct image_cache *cache, struct image_entry **entries, size_t *count,
                      struct error *err)
 {
-    int fd = image_cache_part(cache, ".");
-    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    DIR *directory = sweep_list(cache->at, ".");
     struct dirent *item;
 
     *entries = NULL;
     *count = 0;
-    if (!directory) {
-        if (fd >= 0)
-            close(fd);
+    if (!directory)
         return error_set_errno(err, errno, "cannot read the image cache %.300s", cache->directory);
-    }
     while ((item = readdir(directory)))
         if (is_entry_name(item->d_name))
             add_entry(cache, item->d_name, entries, count);

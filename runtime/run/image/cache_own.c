@@ -56,7 +56,7 @@ static bool is_of_file_system(const char *name)
     return strncmp(name, ".nfs", 4) == 0;
 }
 
-static int check_level(const struct image_cache *cache, int fd, const char *place,
+static int check_level(const struct image_cache *cache, DIR *listed, const char *place,
                        const struct level *level, struct error *err);
 
 /* Check one entry of a level. */
@@ -75,8 +75,7 @@ static int check_entry(const struct image_cache *cache, int fd, const char *plac
     for (int i = 0; S_ISDIR(info.st_mode) && level->directories[i].level; i++)
         if (sweep_is_own(name, level->directories[i].names)) {
             snprintf(path, sizeof(path), "%s%s/", place, name);
-            return check_level(cache, openat(fd, name, DIRECTORY), path,
-                               level->directories[i].level, err);
+            return check_level(cache, sweep_list(fd, name), path, level->directories[i].level, err);
         }
     error_set(err,
               "%.300s cannot be the image cache: it contains %.300s%.300s, which megatron did not "
@@ -87,33 +86,24 @@ static int check_entry(const struct image_cache *cache, int fd, const char *plac
     return -1;
 }
 
-/* Does the open directory, which is closed, contain nothing but what this program creates? 'place'
- * is its path in the cache, "" or one that ends with a slash. Returns 0 or -1. */
-static int check_level(const struct image_cache *cache, int fd, const char *place,
+/* Does the listed directory, which is closed, contain nothing but what this program creates?
+ * 'place' is its path in the cache, "" or one that ends with a slash. Returns 0 or -1. */
+static int check_level(const struct image_cache *cache, DIR *listed, const char *place,
                        const struct level *level, struct error *err)
 {
-    DIR *listed = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *item;
     int rc = 0;
 
-    if (!listed) {
-        if (fd >= 0)
-            close(fd);
+    if (!listed)
         return error_set_errno(err, errno, "cannot read %.300s/%s", cache->directory, place);
-    }
     while (rc == 0 && (item = readdir(listed)))
         if (!is_of_file_system(item->d_name) &&
             /* Another process may adopt it at the same time. */
             (level != &root_level || strcmp(item->d_name, CACHE_MARKER) != 0 ||
              !cache_is_marked(cache->at, cache->owner)))
-            rc = check_entry(cache, fd, place, item->d_name, level, err);
+            rc = check_entry(cache, dirfd(listed), place, item->d_name, level, err);
     closedir(listed);
     return rc;
-}
-
-int image_cache_part(const struct image_cache *cache, const char *part)
-{
-    return openat(cache->at, part, DIRECTORY);
 }
 
 int image_cache_adopt(const struct image_cache *cache, struct error *err)
@@ -126,7 +116,7 @@ int image_cache_adopt(const struct image_cache *cache, struct error *err)
         file_refresh_directory(cache->directory);
         marked = cache_is_marked(cache->at, cache->owner);
     }
-    if (!marked && check_level(cache, image_cache_part(cache, "."), "", &root_level, err) < 0)
+    if (!marked && check_level(cache, sweep_list(cache->at, "."), "", &root_level, err) < 0)
         return -1;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (faccessat(cache->at, parts[i], F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
@@ -158,8 +148,7 @@ void image_cache_sweep_unfinished(const struct image_cache *cache)
 
 void image_cache_sweep(const struct image_cache *cache)
 {
-    int fd = image_cache_part(cache, ".");
-    DIR *listed = fd < 0 ? NULL : fdopendir(fd);
+    DIR *listed = sweep_list(cache->at, ".");
     struct dirent *item;
 
     while (listed && (item = readdir(listed)))
@@ -167,15 +156,13 @@ void image_cache_sweep(const struct image_cache *cache)
             unlinkat(cache->at, item->d_name, 0);
     if (listed)
         closedir(listed);
-    else if (fd >= 0)
-        close(fd);
     image_cache_sweep_unfinished(cache);
 }
 
 void image_cache_remove(const struct image_cache *cache, const char *part,
                         const char *const *patterns, time_t age)
 {
-    int fd = image_cache_part(cache, part);
+    int fd = openat(cache->at, part, DIRECTORY);
 
     if (fd < 0)
         return;

@@ -19,7 +19,4 @@ int image_cache_adopt(const struct image_cache *cache, struct error *err);
 /* Set the error of a cache that cannot be written, from errno. Returns -1. */
 int image_cache_reject(const struct image_cache *cache, struct error *err);
 
-/* Open a directory of the cache. Returns a descriptor, or -1 with errno set. */
-int image_cache_part(const struct image_cache *cache, const char *part);
-
 #endif

@@ -146,8 +146,7 @@ static void remove_container(struct making *making, const char *name)
 static void remove_drafts(struct making *making, const char *prefix, const char *aside)
 {
     const char *const drafts[] = {"%n", "%n.old", NULL};
-    int fd = openat(making->at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *listed = fd < 0 ? NULL : fdopendir(fd);
+    DIR *listed = sweep_list(making->at, ".");
     struct dirent *item;
     struct stat info;
 
@@ -162,8 +161,6 @@ static void remove_drafts(struct making *making, const char *prefix, const char 
     }
     if (listed)
         closedir(listed);
-    else if (fd >= 0)
-        close(fd);
 }
 
 /* Extract the image as container 'draft'. */

@@ -19,7 +19,7 @@ struct port_counters {
     uint64_t downs;  /* times that it went down */
 };
 
-/* Those of all ports; the last one also counts for all that follow it. */
+/* The counters of all ports; the last entry also has the sums of those that do not fit. */
 struct counter_facts {
     int32_t count;
     struct port_counters ports[FACTS_PORTS];

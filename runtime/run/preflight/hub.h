@@ -33,15 +33,15 @@ const char *hub_host(const struct hub *hub, int rank);
 /* On rank 0: exclude a rank from all further calls; it sees its connection end. */
 void hub_drop(struct hub *hub, int rank);
 
-/* All ranks' 'bytes' in order on rank 0; the parts of ranks that are not alive are zero. Returns -1
- * on another rank if rank 0 is gone. */
+/* Gather 'bytes' of every rank in 'all' on rank 0; the parts of ranks that are not alive are zero.
+ * Returns -1 on another rank if rank 0 is gone. */
 int hub_collect(struct hub *hub, const void *part, void *all, size_t bytes, double deadline,
                 struct error *err);
 
-/* 'data' of rank 0 on all ranks alive. */
+/* Broadcast 'data' of rank 0 to all live ranks. */
 int hub_share(struct hub *hub, void *data, size_t bytes, double deadline, struct error *err);
 
-/* Part r of 'all', which rank 0 has, in 'mine' on each other rank r alive. */
+/* Scatter: each other live rank r gets part r of rank 0's 'all' in 'mine'. */
 int hub_give(struct hub *hub, const void *all, void *mine, size_t bytes, double deadline,
              struct error *err);
 

@@ -134,7 +134,7 @@ static void judge_one_speed(const struct job *job, const struct speed *speed, do
     }
 }
 
-/* How much more than the others a rank was kept from running. */
+/* Was a rank kept from running for longer than the others? */
 static void judge_running(const struct job *job, double *scratch, struct findings *findings)
 {
     const struct machine_limits *limits = &job->machine->limits;

@@ -30,7 +30,7 @@ int layer_run(struct layer *layer, double seconds, struct layer_result *result, 
 int layer_test_memory(struct layer *layer, size_t bytes, int64_t *wrong, size_t *tested,
                       struct error *err);
 
-/* Bytes per second from pinned host memory to the device and back, the lower of both. */
+/* Bytes per second from pinned host memory to the device and back, the lower of the two. */
 int layer_test_copies(struct layer *layer, double *rate, struct error *err);
 
 #endif

@@ -28,7 +28,8 @@ int pairs_right(int nodes, int i)
     return (i + 1) % nodes;
 }
 
-/* The round of a pair: alternating, and the last pair of an odd ring on its own. */
+/* The round of a pair: rounds alternate, and the last pair of an odd ring has a round of its own.
+ */
 static int round_of(int nodes, int pair)
 {
     return nodes % 2 == 1 && pair == nodes - 1 ? 2 : pair % 2;

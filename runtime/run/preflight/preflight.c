@@ -274,11 +274,10 @@ static void exchange_pairs(struct run *run)
     facts_read_counters(&run->measures.after, run->options->root);
 }
 
-/* Which node of the ring each rank is on; -1 if it has none. */
 static int test_collectives(struct run *run, struct error *err)
 {
     size_t size = (size_t)run->world->size;
-    int32_t *node_of = NULL;
+    int32_t *node_of = NULL; /* of the ring, for each rank; -1: none */
     int rc;
 
     if (barrier(run, err) < 0)
@@ -303,9 +302,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* Nodes of the job, also those that did not answer; if the launcher does not say how many, the
- * hosts: it and the host itself may have different names for one. A rank without a known host
- * counts as one. Sorts 'hosts'. */
+/* The number of nodes of the job, including those that did not answer. If the launcher does not
+ * say, count the distinct names of hosts, and a rank without a known host as one. Sorts 'hosts'. */
 static int count_nodes(const struct world *world, char (*hosts)[64])
 {
     int64_t count = 0;

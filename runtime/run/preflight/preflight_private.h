@@ -65,9 +65,9 @@ void hosts_of_rank(int rank, const struct world *world, char *host, size_t size)
 /* Collectives as training uses them, NCCL between GPUs and TCP between CPU ranks: an all-reduce
  * within each node, then over each pair of nodes (fabric.c). */
 
-/* Called by all ranks alive. 'nodes' is the size of the ring and 'node_of' the place in it of every
- * rank (of rank 0; other ranks pass NULL). If a rank is missing nothing is tested: collectives
- * would wait for it. What goes wrong is in measures->comm_trouble. Returns -1 if rank 0 is gone. */
+/* Every live rank calls it. 'nodes' is the size of the ring, and 'node_of' has the node of each
+ * rank on rank 0 (NULL on others). If a rank is missing, nothing is tested: collectives would wait
+ * for it. Errors are in measures->comm_trouble. Returns -1 if rank 0 is gone. */
 int fabric_measure(struct hub *hub, struct device *device, const struct world *world,
                    const int32_t *node_of, int nodes, double deadline, struct measures *measures,
                    struct error *err);
@@ -75,15 +75,14 @@ int fabric_measure(struct hub *hub, struct device *device, const struct world *w
 /* Mistakes in the command line of a test, which must not be held against the nodes: they look the
  * same on all nodes, whereas a fault is one node's (mistakes.c). */
 
-/* Can nothing be tested as the options ask for, on any node? 'facts' are those of 'size' ranks,
- * zero for ranks that are not alive; 'machine' is the nodes' kind, and 'trouble' why the first rank
- * cannot open its device, or "". Returns 0, or -1 with code ERROR_USAGE. */
+/* Is it impossible on all nodes to test what the options ask for? 'facts' are those of 'size'
+ * ranks, zero for ranks that are not alive; 'machine' is the kind of the nodes, and 'trouble' says
+ * why the first rank cannot open its device, or is "". Returns 0, or -1 with code ERROR_USAGE. */
 int mistakes_check(const struct preflight_options *options, const struct facts *facts, int size,
                    const struct machine *machine, const char *trouble, struct error *err);
 
-/* Was the kind of the nodes named that they do not look like: their product name is another, and
- * they have no GPUs at all, though nodes of this kind do? Either the name is wrong, or all GPUs of
- * the node are lost. */
+/* Do the nodes not look like the kind that was named: another product name, and no GPUs although
+ * nodes of this kind have some? Either the name is wrong, or the node has lost all its GPUs. */
 int mistakes_doubt_kind(const struct preflight_options *options, const struct facts *facts,
                         int size, const struct machine *machine);
 
