@@ -12,8 +12,9 @@ mapfile -t lower < <(printf '%s\n' lib container runtime/*/*/ | grep -vE '^runti
 prints() { # FOLDER...
     grep -rlE --include='*.c' --include='*.cpp' --include='*.cu' -e 'fprintf\(stderr|perror\(|puts\(.*stderr' -e '"megatron: (%s: )?warning' "$@" | sort
 }
-is "$(prints "${lower[@]}" runtime/run/train spank | xargs)" "runtime/base/core/log.c spank/plugin.c spank/task_decide.c" \
-    "only the log and the plugin's two functions print warnings"
+# The progress of preprocess goes to standard error, as Megatron's does.
+is "$(prints "${lower[@]}" runtime/run/train spank | grep -vxE 'runtime/data/(jobs/progress|preprocess/summary)\.c' | xargs)" \
+    "runtime/base/core/log.c spank/plugin.c spank/task_decide.c" "only the log and the plugin's two functions print warnings"
 
 # --- Every option that a message names exists. Options of other programs are named directly after the program.
 help() {
