@@ -84,44 +84,6 @@ int wiki_is(struct wiki_span span, const char *lower);
 /* Find the first 'text' in [from, end), or NULL. */
 const char *wiki_find(const char *from, const char *end, const char *text);
 
-/* Find the first byte from 'at' on that the table marks. There must be one: see wiki_seal. */
-static inline const char *wiki_skip(const char *at, const char *table)
-{
-    for (;; at += 4) {
-        if (table[(unsigned char)at[0]])
-            return at;
-        if (table[(unsigned char)at[1]])
-            return at + 1;
-        if (table[(unsigned char)at[2]])
-            return at + 2;
-        if (table[(unsigned char)at[3]])
-            return at + 3;
-    }
-}
-
-/* A set of characters to stop at: a table and, with vectors, a function. */
-struct wiki_marks {
-    char table[256];
-#ifdef WIKI_VECTOR
-    wiki_bytes (*vector)(wiki_bytes bytes);
-#endif
-};
-
-/* Find the first mark in [at, end]; the text is sealed with one. 'marks' must be constant, so that
- * its function is inlined. */
-static inline __attribute__((always_inline)) const char *
-wiki_find_mark(const char *at, const char *end, const struct wiki_marks *marks)
-{
-#ifdef WIKI_VECTOR
-    at = wiki_vector_find(at, end, marks->vector);
-    if (end - at >= WIKI_VECTOR)
-        return at;
-#else
-    (void)end;
-#endif
-    return wiki_skip(at, marks->table);
-}
-
 /* Put a sentinel after the text for a search to stop at. It is not part of the text. */
 static inline void wiki_seal(const struct wiki_buffer *buffer, char stop)
 {
@@ -131,27 +93,13 @@ static inline void wiki_seal(const struct wiki_buffer *buffer, char stop)
 /* Find the first 'a' or 'b' in [at, end), or 'end'. */
 static inline const char *wiki_scan(const char *at, const char *end, char a, char b)
 {
-#ifdef WIKI_VECTOR
     for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR) {
-        wiki_bytes bytes = wiki_vector(at);
-        uint64_t bits =
-            wiki_vector_bits(wiki_vector_or(wiki_vector_is(bytes, a), wiki_vector_is(bytes, b)));
+        wiki_bytes bytes = wiki_load(at);
+        uint64_t mask = wiki_mask((bytes == (unsigned char)a) | (bytes == (unsigned char)b));
 
-        if (bits)
-            return at + wiki_vector_first(bits);
+        if (mask)
+            return at + wiki_first(mask);
     }
-#else
-    const uint64_t ones = 0x0101010101010101ull, high = 0x8080808080808080ull;
-    uint64_t first = ones * (unsigned char)a, second = ones * (unsigned char)b, word, x, y;
-
-    for (; end - at >= 8; at += 8) {
-        memcpy(&word, at, 8);
-        x = word ^ first;
-        y = word ^ second;
-        if (((x - ones) & ~x & high) | ((y - ones) & ~y & high))
-            break;
-    }
-#endif
     while (at < end && *at != a && *at != b)
         at++;
     return at;

@@ -2,7 +2,6 @@
 #include "config.h"
 #include "wiki_entities.h"
 #include "wiki_inline.h"
-#include "wiki_vector.h"
 
 #include <stdbool.h>
 
@@ -167,71 +166,29 @@ static void take_parenthesis(struct writer *writer)
         }
 }
 
-static const char special[256] = {[' '] = 1,
-                                  ['\t'] = 1,
-                                  ['\''] = 1,
-                                  ['&'] = 1,
-                                  ['('] = 1,
-                                  [')'] = 1,
-                                  [','] = 1,
-                                  ['.'] = 1,
-                                  ['['] = 1,
-                                  [']'] = 1,
-                                  ['_'] = 1,
-                                  ['\r'] = 1,
-                                  ['\n'] = 1,
-                                  [WIKI_DROPPED] = 1,
-                                  [WIKI_BREAK] = 1,
-                                  [WIKI_APOSTROPHE] = 1,
-                                  [WIKI_CELL] = 1,
-                                  [(unsigned char)'\xc2'] = 1,
-                                  [(unsigned char)'\xe2'] = 1,
-                                  [(unsigned char)'\xef'] = 1,
-                                  [';'] = 1};
-
-#ifdef WIKI_VECTOR
-/* 'special' without the space, but with some characters that are copied. */
-static inline uint64_t special_bits(wiki_bytes bytes)
+/* Special characters, except the space, and some that are copied. */
+static inline wiki_matches special(wiki_bytes bytes)
 {
-    wiki_bytes low =
-        wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1), wiki_vector_in(bytes, '&', ')'));
-    wiki_bytes stops = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '.'));
-    wiki_bytes brackets =
-        wiki_vector_or(wiki_vector_is(bytes, ';'), wiki_vector_in(bytes, '[', '_'));
-    wiki_bytes wide = wiki_vector_or(wiki_vector_is(bytes, '\xc2'), wiki_vector_is(bytes, '\xe2'));
-
-    wide = wiki_vector_or(wide, wiki_vector_is(bytes, '\xef'));
-    return wiki_vector_bits(
-        wiki_vector_or(wiki_vector_or(low, stops), wiki_vector_or(brackets, wide)));
+    return wiki_in(bytes, 0, ' ' - 1) | wiki_in(bytes, '&', ')') | (bytes == ',') | (bytes == '.') |
+           (bytes == ';') | wiki_in(bytes, '[', '_') | (bytes == 0xc2) | (bytes == 0xe2) |
+           (bytes == 0xef);
 }
-#endif
 
-/* Find the first special character from 'from' on, skipping spaces between two ordinary characters,
+/* Find the first special character from 'at' on, skipping spaces between two ordinary characters,
  * as most are. The text is sealed with a special one. */
-static const char *find_special(const char *from, const char *end)
+static const char *find_special(const char *at)
 {
-    const char *at = from;
-
-#ifdef WIKI_VECTOR
-    uint64_t first = WIKI_FIRST; /* a space at the start is special */
-
     /* The last byte only provides the context of the one before it. */
-    for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR - 1) {
-        wiki_bytes bytes = wiki_vector(at);
-        uint64_t marks = special_bits(bytes), stop;
-        uint64_t spaces = wiki_vector_bits(wiki_vector_is(bytes, ' '));
+    for (uint64_t first = WIKI_FIRST;; at += WIKI_VECTOR - 1) {
+        wiki_bytes bytes = wiki_load(at);
+        uint64_t marks = wiki_mask(special(bytes)), spaces = wiki_mask(bytes == ' ');
 
-        stop = (marks | (spaces & ((marks | spaces) >> WIKI_LANE | first))) & WIKI_NOT_LAST;
-        if (stop)
-            return at + wiki_vector_first(stop);
+        /* A space at the start is special. */
+        marks |= spaces & ((marks | spaces) >> WIKI_LANE | first);
+        if (marks & WIKI_NOT_LAST)
+            return at + wiki_first(marks);
         first = 0;
     }
-#else
-    (void)end;
-#endif
-    while (*(at = wiki_skip(at, special)) == ' ' && at > from && !special[(unsigned char)at[1]])
-        at += 2;
-    return at;
 }
 
 static void take_character(struct writer *writer)
@@ -308,7 +265,7 @@ void wiki_characters(const struct wiki_buffer *in, struct wiki_buffer *out)
     while (writer.at < writer.end) {
         const char *from = writer.at;
 
-        writer.at = find_special(from, writer.end);
+        writer.at = find_special(from);
         if (writer.at > from)
             writer.dropped = 0;
         wiki_copy(out, from, (size_t)(writer.at - from));

@@ -2,7 +2,6 @@
 #include "config.h"
 #include "wiki_expand.h"
 #include "wiki_inline.h"
-#include "wiki_vector.h"
 #include "base/core/list.h"
 
 #include <stdlib.h>
@@ -236,32 +235,20 @@ static void take_bracket(struct expand *expand)
     }
 }
 
-#ifdef WIKI_VECTOR
 /* Brackets and braces differ by one bit; so do the pipe and the backslash, which means nothing. */
-static inline wiki_bytes mark_bytes(wiki_bytes bytes)
+static inline wiki_matches marks(wiki_bytes bytes)
 {
-    wiki_bytes upper = wiki_vector_set(bytes, 0x20);
-
-    return wiki_vector_or(wiki_vector_in(upper, '{', '}'), wiki_vector_is(bytes, '<'));
+    return wiki_in(bytes | 0x20, '{', '}') | (bytes == '<');
 }
-#endif
 
-static const struct wiki_marks marks = {
-    .table = {['{'] = 1, ['}'] = 1, ['|'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1},
-#ifdef WIKI_VECTOR
-    .vector = mark_bytes,
-#endif
-};
-
-/* Find the first mark from 'at' on; the text is sealed with one. Functions outside calls ignore
- * links. */
+/* Find the first mark from 'at' on, or the end. Functions outside calls ignore links. */
 static inline const char *find_mark(const struct expand *expand)
 {
     const char *at = expand->at, *end = expand->end;
 
     if (expand->call.mode == WIKI_EXPAND_FUNCTIONS && expand->frames->count == 0)
         return wiki_scan(at, end, '{', '}');
-    return wiki_find_mark(at, end, &marks);
+    return wiki_find_mark(at, end, marks);
 }
 
 void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
@@ -276,7 +263,6 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
     expand.call.mode = mode;
     expand.call.page = page;
     expand.call.options = look->options;
-    wiki_seal(in, '<');
     while (expand.at < expand.end) {
         const char *from = expand.at;
 

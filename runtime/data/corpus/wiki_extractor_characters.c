@@ -4,7 +4,6 @@
 #include "wiki_entities.h"
 #include "wiki_extractor.h"
 #include "wiki_passes.h"
-#include "wiki_vector.h"
 
 static void put_space(struct wiki_buffer *out)
 {
@@ -33,65 +32,33 @@ static const char special[256] = {[' '] = 1,  ['\t'] = 1,
                                   [']'] = 1,  ['_'] = 1,
                                   ['\r'] = 1, [(unsigned char)'\xc2'] = 1};
 
-/* Is this a space between two ordinary characters? Most spaces are. */
-static inline int is_plain_space(const char *from, const char *at)
+/* The same characters without the space; other control characters do no harm, since they are
+ * copied. */
+static inline wiki_matches special_bytes(wiki_bytes bytes)
 {
-    return at > from && !special[(unsigned char)at[1]] && at[-1] != '(' && at[-1] != '[' &&
-           at[-1] != '\xab';
+    return wiki_in(bytes, 0, ' ' - 1) | (bytes == '"') | (bytes == '&') | (bytes == ')') |
+           (bytes == ',') | (bytes == '.') | (bytes == '<') | (bytes == '>') | (bytes == ':') |
+           (bytes == ']') | (bytes == '_') | (bytes == 0xc2);
 }
 
-#ifdef WIKI_VECTOR
-/* 'special' without the space; other control characters do no harm, since they are copied. */
-static inline uint64_t special_bits(wiki_bytes bytes)
+/* Find the first special character from 'at' on, skipping spaces between two ordinary characters,
+ * as most are. The text is sealed with a special one. */
+static const char *find_special(const char *at)
 {
-    wiki_bytes low = wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1), wiki_vector_is(bytes, '"'));
-    wiki_bytes marks = wiki_vector_or(wiki_vector_is(bytes, '&'), wiki_vector_is(bytes, ')'));
-    wiki_bytes stops = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '.'));
-    wiki_bytes angles = wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '>'));
-    wiki_bytes ends = wiki_vector_or(wiki_vector_is(bytes, ':'), wiki_vector_is(bytes, ']'));
-    wiki_bytes rest = wiki_vector_or(wiki_vector_is(bytes, '_'), wiki_vector_is(bytes, '\xc2'));
-
-    return wiki_vector_bits(
-        wiki_vector_or(wiki_vector_or(wiki_vector_or(low, marks), wiki_vector_or(stops, angles)),
-                       wiki_vector_or(ends, rest)));
-}
-
-/* Characters that swallow the space after them. */
-static inline uint64_t opening_bits(wiki_bytes bytes)
-{
-    return wiki_vector_bits(
-        wiki_vector_or(wiki_vector_or(wiki_vector_is(bytes, '('), wiki_vector_is(bytes, '[')),
-                       wiki_vector_is(bytes, '\xab')));
-}
-#endif
-
-/* Find the first special character from 'from' on, skipping spaces between two ordinary characters.
- * The text is sealed with a special one. */
-static const char *find_special(const char *from, const char *end)
-{
-    const char *at = from;
-
-#ifdef WIKI_VECTOR
     uint64_t opened = WIKI_FIRST; /* by the previous byte; a space at the start is special */
 
     /* The last byte only provides the context of the one before it. */
-    for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR - 1) {
-        wiki_bytes bytes = wiki_vector(at);
-        uint64_t marks = special_bits(bytes), opening = opening_bits(bytes);
-        uint64_t spaces = wiki_vector_bits(wiki_vector_is(bytes, ' '));
-        uint64_t before = opening << WIKI_LANE | opened, stop;
+    for (;; at += WIKI_VECTOR - 1) {
+        wiki_bytes bytes = wiki_load(at);
+        uint64_t marks = wiki_mask(special_bytes(bytes)), spaces = wiki_mask(bytes == ' ');
+        /* These swallow the space after them. */
+        uint64_t opening = wiki_mask((bytes == '(') | (bytes == '[') | (bytes == 0xab));
 
-        stop = (marks | (spaces & ((marks | spaces) >> WIKI_LANE | before))) & WIKI_NOT_LAST;
-        if (stop)
-            return at + wiki_vector_first(stop);
+        marks |= spaces & ((marks | spaces) >> WIKI_LANE | opening << WIKI_LANE | opened);
+        if (marks & WIKI_NOT_LAST)
+            return at + wiki_first(marks);
         opened = opening >> (WIKI_VECTOR - 2) * WIKI_LANE & WIKI_FIRST;
     }
-#else
-    (void)end;
-#endif
-    while (*(at = wiki_skip(at, special)) == ' ' && is_plain_space(from, at))
-        at += 2;
-    return at;
 }
 
 /* After a punctuation mark that was just written: copy the space that usually follows, to save a
@@ -150,7 +117,7 @@ void wiki_extractor_characters(const struct wiki_buffer *in, struct wiki_buffer 
         const char *from = at;
         size_t length;
 
-        at = find_special(at, end);
+        at = find_special(at);
         wiki_copy(out, from, (size_t)(at - from));
         if (at == end)
             break;

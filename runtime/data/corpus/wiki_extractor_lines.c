@@ -4,7 +4,6 @@
 #include "data/tokenizer/unicode.h"
 #include "wiki_extractor.h"
 #include "wiki_passes.h"
-#include "wiki_vector.h"
 
 #include <stdbool.h>
 
@@ -50,25 +49,10 @@ static void odd_lines(const struct wiki_buffer *in, struct wiki_buffer *out)
     wiki_put(out, kept, (size_t)(end - kept));
 }
 
-#ifdef WIKI_VECTOR
-static inline wiki_bytes line_marks(wiki_bytes bytes)
+/* The characters that put_line changes. */
+static inline wiki_matches changes(wiki_bytes bytes)
 {
-    wiki_bytes commas = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '&'));
-
-    return wiki_vector_or(commas,
-                          wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '>')));
-}
-#endif
-
-/* Find the first character in [at, end) that put_line changes, or 'end'. */
-static const char *find_change(const char *at, const char *end)
-{
-#ifdef WIKI_VECTOR
-    at = wiki_vector_find(at, end, line_marks);
-#endif
-    while (at < end && *at != ',' && *at != '&' && *at != '<' && *at != '>')
-        at++;
-    return at;
+    return (bytes == ',') | (bytes == '&') | (bytes == '<') | (bytes == '>');
 }
 
 /* Write a line: collapses commas and escapes <, > and &. */
@@ -80,7 +64,7 @@ static void put_line(struct wiki_buffer *out, const char *line, size_t size)
         const char *from = line;
         size_t commas;
 
-        line = find_change(line, end);
+        line = wiki_find_mark(line, end, changes);
         wiki_copy(out, from, (size_t)(line - from));
         if (line == end)
             return;

@@ -475,20 +475,10 @@ static void take_pipe(struct inliner *inliner)
     inliner->at++;
 }
 
-#ifdef WIKI_VECTOR
-static inline wiki_bytes mark_bytes(wiki_bytes bytes)
+static inline wiki_matches marks(wiki_bytes bytes)
 {
-    return wiki_vector_or(wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '|')),
-                          wiki_vector_or(wiki_vector_is(bytes, '['), wiki_vector_is(bytes, ']')));
+    return (bytes == '<') | (bytes == '|') | (bytes == '[') | (bytes == ']');
 }
-#endif
-
-static const struct wiki_marks marks = {
-    .table = {['<'] = 1, ['['] = 1, [']'] = 1, ['|'] = 1},
-#ifdef WIKI_VECTOR
-    .vector = mark_bytes,
-#endif
-};
 
 void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
                  const struct wiki_buffer *in, struct wiki_buffer *out)
@@ -501,12 +491,11 @@ void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
                               .hopeless = in->data,
                               .external = in->data};
 
-    wiki_seal(in, '<');
     while (inliner.at < inliner.end) {
         const char *from = inliner.at;
         int twice;
 
-        inliner.at = wiki_find_mark(inliner.at, inliner.end, &marks);
+        inliner.at = wiki_find_mark(inliner.at, inliner.end, marks);
         wiki_copy(out, from, (size_t)(inliner.at - from));
         if (inliner.at == inliner.end)
             break;

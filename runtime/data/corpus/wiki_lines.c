@@ -3,7 +3,6 @@
 #include "wiki_lines.h"
 #include "mediawiki.h"
 #include "wiki_site.h"
-#include "wiki_vector.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -67,28 +66,10 @@ int wiki_counts_check(const struct wiki_counts *counts, struct error *err)
                              "again");
 }
 
-static inline int needs_escape(char c)
+/* The characters that JSON escapes. */
+static inline wiki_matches escapes(wiki_bytes bytes)
 {
-    return (unsigned char)c < ' ' || c == '"' || c == '\\';
-}
-
-#ifdef WIKI_VECTOR
-static inline wiki_bytes escape_marks(wiki_bytes bytes)
-{
-    return wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1),
-                          wiki_vector_or(wiki_vector_is(bytes, '"'), wiki_vector_is(bytes, '\\')));
-}
-#endif
-
-/* Find the first character in [at, end) that JSON escapes, or 'end'. */
-static const char *find_escape(const char *at, const char *end)
-{
-#ifdef WIKI_VECTOR
-    at = wiki_vector_find(at, end, escape_marks);
-#endif
-    while (at < end && !needs_escape(*at))
-        at++;
-    return at;
+    return wiki_in(bytes, 0, ' ' - 1) | (bytes == '"') | (bytes == '\\');
 }
 
 static void put_json(struct wiki_buffer *out, struct wiki_span text)
@@ -102,7 +83,7 @@ static void put_json(struct wiki_buffer *out, struct wiki_span text)
         unsigned char c;
         char escape[8];
 
-        at = find_escape(at, end);
+        at = wiki_find_mark(at, end, escapes);
         wiki_put(out, from, (size_t)(at - from));
         if (at == end)
             break;

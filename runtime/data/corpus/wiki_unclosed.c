@@ -360,23 +360,13 @@ static void take_angle(struct scan *scan)
 
 /* --- The page --------------------------------------------------------------------------------- */
 
-#ifdef WIKI_VECTOR
 /* Brackets and braces differ by one bit. */
-static inline wiki_bytes mark_bytes(wiki_bytes bytes)
+static inline wiki_matches marks(wiki_bytes bytes)
 {
-    wiki_bytes upper = wiki_vector_set(bytes, 0x20);
+    wiki_bytes upper = bytes | 0x20;
 
-    return wiki_vector_or(wiki_vector_or(wiki_vector_is(upper, '{'), wiki_vector_is(upper, '}')),
-                          wiki_vector_is(bytes, '<'));
+    return (upper == '{') | (upper == '}') | (bytes == '<');
 }
-#endif
-
-static const struct wiki_marks marks = {
-    .table = {['{'] = 1, ['}'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1},
-#ifdef WIKI_VECTOR
-    .vector = mark_bytes,
-#endif
-};
 
 struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buffer *text)
 {
@@ -387,10 +377,8 @@ struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buf
                         .tables = &look->cuts};
 
     look->stack.count = look->cuts.count = 0;
-    wiki_seal(text, '<');
-    /* Without memory the page is not converted, either. */
     while (scan.found.fault == FAULT_NONE &&
-           (scan.at = wiki_find_mark(scan.at, scan.end, &marks)) < scan.end) {
+           (scan.at = wiki_find_mark(scan.at, scan.end, marks)) < scan.end) {
         if (*scan.at == '[')
             take_open_brackets(&scan);
         else if (*scan.at == ']')
