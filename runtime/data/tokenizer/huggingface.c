@@ -13,6 +13,7 @@
 static int read_root(struct pipeline *pipeline, struct json_value root, struct error *err)
 {
     struct tokenizer *tokenizer = pipeline->tokenizer;
+    struct json_value post;
 
     tokenizer->split = (struct split_options){.rule = SPLIT_CUTS};
     if (json_type(root) != JSON_OBJECT)
@@ -35,8 +36,9 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
     }
     tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
     huggingface_find_ends(pipeline);
-    if (tokenizer->config.add_specials)
-        return huggingface_read_around(pipeline, root, err);
+    if (tokenizer->config.add_specials && json_member(root, "post_processor", &post) == 0 &&
+        template_read(post, &tokenizer->vocabulary, &tokenizer->before, &tokenizer->after, err) < 0)
+        return error_prefix(err, "%s", pipeline->path);
     return 0;
 }
 

@@ -66,9 +66,6 @@ int huggingface_read_added_tokens(struct pipeline *pipeline, struct json_value r
 /* Look up the ids of the tokens that begin and end a sequence; -1 if there are none. */
 void huggingface_find_ends(struct pipeline *pipeline);
 
-/* Read what the post-processor puts around each text. Returns 0, or -1 with 'err' set. */
-int huggingface_read_around(struct pipeline *pipeline, struct json_value root, struct error *err);
-
 /* The vocabulary's form of a token as written: 'bytes' has room for 'length'. */
 enum vocabulary_kind huggingface_token_entry(const struct pipeline *pipeline, const char *text,
                                              size_t length, uint8_t *bytes, size_t *count);

@@ -185,27 +185,3 @@ void huggingface_find_ends(struct pipeline *pipeline)
     }
     tokenizer->eod = tokenizer->eos;
 }
-
-/* Ids have gaps: has each of these a token? */
-static int check_around(const struct tokenizer *tokenizer, const struct around *around,
-                        struct error *err)
-{
-    for (size_t i = 0; i < around->count; i++)
-        if (tokenizer->vocabulary.entries[around->ids[i]].kind == VOCABULARY_ABSENT)
-            return template_unknown_id(around->ids[i], err);
-    return 0;
-}
-
-int huggingface_read_around(struct pipeline *pipeline, struct json_value root, struct error *err)
-{
-    struct tokenizer *tokenizer = pipeline->tokenizer;
-    struct json_value post;
-
-    if (json_member(root, "post_processor", &post) == 0 &&
-        (template_read(post, tokenizer->vocab_size, &tokenizer->before, &tokenizer->after, err) <
-             0 ||
-         check_around(tokenizer, &tokenizer->before, err) < 0 ||
-         check_around(tokenizer, &tokenizer->after, err) < 0))
-        return error_prefix(err, "%s", pipeline->path);
-    return 0;
-}

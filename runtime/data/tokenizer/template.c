@@ -18,23 +18,20 @@ static int refuse(struct json_value component, const char *what, struct error *e
         text, what);
 }
 
-int template_unknown_id(int64_t id, struct error *err)
-{
-    return error_set(err,
-                     "post_processor: special token id %" PRId64
-                     " is not in the vocabulary; get tokenizer.json again from its source",
-                     id);
-}
-
-static int add_id(struct around *around, struct json_value value, int64_t limit, struct error *err)
+static int add_id(struct around *around, struct json_value value,
+                  const struct vocabulary *vocabulary, struct error *err)
 {
     int64_t id;
 
     if (json_integer(value, &id) < 0)
         return error_set(err, "post_processor: the id of a special token is not an integer; get "
                               "tokenizer.json again from its source");
-    if (id < 0 || id >= limit)
-        return template_unknown_id(id, err);
+    if (id < 0 || (size_t)id >= vocabulary->count ||
+        vocabulary->entries[id].kind == VOCABULARY_ABSENT)
+        return error_set(err,
+                         "post_processor: special token id %" PRId64
+                         " is not in the vocabulary; get tokenizer.json again from its source",
+                         id);
     if (around->count == AROUND_IDS)
         return error_set(err,
                          "post_processor adds more than %d special tokens; drop "
@@ -46,7 +43,7 @@ static int add_id(struct around *around, struct json_value value, int64_t limit,
 
 /* All ids of the special token of this name. */
 static int add_named(struct around *around, struct json_value component, struct json_value token,
-                     int64_t limit, struct error *err)
+                     const struct vocabulary *vocabulary, struct error *err)
 {
     struct json_value name, tokens, entry, ids, id;
     struct json_iterator iterator;
@@ -60,13 +57,13 @@ static int add_named(struct around *around, struct json_value component, struct 
         return error_set(err,
                          "post_processor: special_tokens has no ids for a token of the template");
     while (json_next(&iterator, NULL, NULL, &id))
-        if (add_id(around, id, limit, err) < 0)
+        if (add_id(around, id, vocabulary, err) < 0)
             return -1;
     return 0;
 }
 
-static int read_template(struct json_value component, int64_t limit, struct around *before,
-                         struct around *after, struct error *err)
+static int read_template(struct json_value component, const struct vocabulary *vocabulary,
+                         struct around *before, struct around *after, struct error *err)
 {
     struct json_value pieces, piece, member;
     struct json_iterator iterator;
@@ -79,15 +76,15 @@ static int read_template(struct json_value component, int64_t limit, struct arou
             texts++;
         else if (json_member(piece, "SpecialToken", &member) < 0)
             return refuse(component, " with this template", err);
-        else if (add_named(texts ? after : before, component, member, limit, err) < 0)
+        else if (add_named(texts ? after : before, component, member, vocabulary, err) < 0)
             return -1;
     }
     return texts == 1 ? 0 : refuse(component, " with this template", err);
 }
 
 /* Pairs of a token and its id under these names. */
-static int read_pair(struct json_value component, const char *name, int64_t limit,
-                     struct around *around, struct error *err)
+static int read_pair(struct json_value component, const char *name,
+                     const struct vocabulary *vocabulary, struct around *around, struct error *err)
 {
     struct json_value pair, id;
     struct json_iterator iterator;
@@ -95,11 +92,11 @@ static int read_pair(struct json_value component, const char *name, int64_t limi
     if (json_member(component, name, &pair) < 0 || json_iterate(pair, &iterator) < 0 ||
         !json_next(&iterator, NULL, NULL, &id) || !json_next(&iterator, NULL, NULL, &id))
         return refuse(component, " without its tokens", err);
-    return add_id(around, id, limit, err);
+    return add_id(around, id, vocabulary, err);
 }
 
-int template_read(struct json_value component, int64_t limit, struct around *before,
-                  struct around *after, struct error *err)
+int template_read(struct json_value component, const struct vocabulary *vocabulary,
+                  struct around *before, struct around *after, struct error *err)
 {
     struct json_value parts;
     struct json_iterator iterator;
@@ -109,7 +106,7 @@ int template_read(struct json_value component, int64_t limit, struct around *bef
     if (huggingface_text_is(component, "type", "Sequence") &&
         json_member(component, "processors", &parts) == 0 && json_iterate(parts, &iterator) == 0) {
         while (json_next(&iterator, NULL, NULL, &component))
-            if (template_read(component, limit, before, after, err) < 0)
+            if (template_read(component, vocabulary, before, after, err) < 0)
                 return -1;
         return 0;
     }
@@ -117,11 +114,11 @@ int template_read(struct json_value component, int64_t limit, struct around *bef
     if (before->count + after->count > 0)
         return refuse(component, " after another one that adds tokens", err);
     if (huggingface_text_is(component, "type", "TemplateProcessing"))
-        return read_template(component, limit, before, after, err);
+        return read_template(component, vocabulary, before, after, err);
     if (!huggingface_text_is(component, "type", "BertProcessing") &&
         !huggingface_text_is(component, "type", "RobertaProcessing"))
         return refuse(component, "", err);
-    return read_pair(component, "cls", limit, before, err) < 0
+    return read_pair(component, "cls", vocabulary, before, err) < 0
                ? -1
-               : read_pair(component, "sep", limit, after, err);
+               : read_pair(component, "sep", vocabulary, after, err);
 }

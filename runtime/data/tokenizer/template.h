@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include "lib/error.h"
 #include "base/core/json.h"
+#include "vocabulary.h"
 
 /* Ids before or after each text. */
 enum { AROUND_IDS = 16 };
@@ -15,12 +16,9 @@ struct around {
     size_t count;
 };
 
-/* Add what a post-processor adds around a single text; ids are below 'limit'. Returns 0, or -1 with
- * the component's name in 'err' if it is unknown. */
-int template_read(struct json_value component, int64_t limit, struct around *before,
-                  struct around *after, struct error *err);
-
-/* Report a special token whose id has no token. Returns -1. */
-int template_unknown_id(int64_t id, struct error *err);
+/* Add what a post-processor adds around a single text; their ids must be in 'vocabulary'. Returns
+ * 0, or -1 with the component's name in 'err' if it is unknown. */
+int template_read(struct json_value component, const struct vocabulary *vocabulary,
+                  struct around *before, struct around *after, struct error *err);
 
 #endif

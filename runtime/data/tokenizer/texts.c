@@ -25,48 +25,31 @@ static inline uint32_t id_at(const void *ids, size_t at, int wide)
     return wide ? ((const uint32_t *)ids)[at] : ((const uint16_t *)ids)[at];
 }
 
-static inline void copy_id(void *ids, size_t to, size_t from, int wide)
-{
-    if (wide)
-        ((uint32_t *)ids)[to] = ((const uint32_t *)ids)[from];
-    else
-        ((uint16_t *)ids)[to] = ((const uint16_t *)ids)[from];
-}
-
 /* Are an id and the next one unknown? */
 static inline uint16_t is_pair(const void *ids, size_t at, uint32_t unknown, int wide)
 {
     return ((id_at(ids, at, wide) ^ unknown) | (id_at(ids, at + 1, wide) ^ unknown)) == 0;
 }
 
-/* Keep one of adjacent ids 'unknown'. Most blocks contain no two of them, which vector instructions
- * find out. Returns the new count. */
+/* Keep one of adjacent ids 'unknown'. Nearly all texts have no two of them, which vector
+ * instructions find out, block by block. Returns the new count. */
 static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from, size_t count,
                                                           uint32_t unknown, int wide)
 {
-    size_t kept = from, size = wide ? 4 : 2;
+    uint16_t pairs = 0;
+    size_t kept;
 
-    while (count - from > MERGED) {
-        uint16_t pairs = 0;
-
+    for (; count - from > MERGED; from += MERGED) {
         for (size_t i = from; i < from + MERGED; i++)
             pairs |= is_pair(ids, i, unknown, wide);
-        if (!pairs) {
-            if (kept < from)
-                memmove((char *)ids + kept * size, (char *)ids + from * size, MERGED * size);
-            kept += MERGED;
-            from += MERGED;
-            continue;
-        }
-        for (size_t end = from + MERGED; from < end; from++) {
-            int drop = is_pair(ids, from, unknown, wide);
-
-            copy_id(ids, kept, from, wide);
-            kept += !drop;
-        }
+        if (pairs)
+            break;
     }
-    for (; from < count; from++) {
-        copy_id(ids, kept, from, wide);
+    for (kept = from; from < count; from++) {
+        if (wide)
+            ((uint32_t *)ids)[kept] = ((const uint32_t *)ids)[from];
+        else
+            ((uint16_t *)ids)[kept] = ((const uint16_t *)ids)[from];
         kept += from + 1 == count || !is_pair(ids, from, unknown, wide);
     }
     return kept;

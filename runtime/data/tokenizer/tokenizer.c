@@ -9,26 +9,6 @@
 
 #define NARROW_LIMIT 65500 /* Megatron's: from here on ids are int32 */
 
-static const char *const type_names[] = {
-    "GPT2BPETokenizer",
-    "Llama2Tokenizer",
-    "SentencePieceTokenizer",
-    "GPTSentencePieceTokenizer",
-    "Llama3Tokenizer",
-    "TikTokenizer",
-    "HuggingFaceTokenizer",
-    "BertWordPieceLowerCase",
-    "BertWordPieceCase",
-    "FairseqWords",
-    "FairseqBPE",
-    "NullTokenizer",
-};
-
-const char *tokenizer_type_name(enum tokenizer_type type)
-{
-    return type_names[type];
-}
-
 void model_set_unigram(struct tokenizer *tokenizer, const double *scores)
 {
     struct unigram *unigram = &tokenizer->unigram;
@@ -78,30 +58,27 @@ static int load_null(struct tokenizer *tokenizer, struct error *err)
     return 0;
 }
 
-static int load(struct tokenizer *tokenizer, struct error *err)
+static const struct {
+    const char *name;
+    int (*load)(struct tokenizer *tokenizer, struct error *err);
+} types[] = {
+    [TOKENIZER_GPT2_BPE] = {"GPT2BPETokenizer", load_gpt2},
+    [TOKENIZER_LLAMA2] = {"Llama2Tokenizer", load_sentencepiece},
+    [TOKENIZER_SENTENCEPIECE] = {"SentencePieceTokenizer", load_sentencepiece},
+    [TOKENIZER_GPT_SENTENCEPIECE] = {"GPTSentencePieceTokenizer", load_sentencepiece},
+    [TOKENIZER_LLAMA3] = {"Llama3Tokenizer", load_tiktoken},
+    [TOKENIZER_TIKTOKEN] = {"TikTokenizer", load_tiktoken},
+    [TOKENIZER_HUGGINGFACE] = {"HuggingFaceTokenizer", load_huggingface},
+    [TOKENIZER_BERT_LOWER_CASE] = {"BertWordPieceLowerCase", load_bert},
+    [TOKENIZER_BERT_CASE] = {"BertWordPieceCase", load_bert},
+    [TOKENIZER_FAIRSEQ_WORDS] = {"FairseqWords", load_fairseq_words},
+    [TOKENIZER_FAIRSEQ_BPE] = {"FairseqBPE", load_fairseq_bpe},
+    [TOKENIZER_NULL] = {"NullTokenizer", load_null},
+};
+
+const char *tokenizer_type_name(enum tokenizer_type type)
 {
-    switch (tokenizer->config.type) {
-    case TOKENIZER_GPT2_BPE:
-        return load_gpt2(tokenizer, err);
-    case TOKENIZER_LLAMA2:
-    case TOKENIZER_SENTENCEPIECE:
-    case TOKENIZER_GPT_SENTENCEPIECE:
-        return load_sentencepiece(tokenizer, err);
-    case TOKENIZER_LLAMA3:
-    case TOKENIZER_TIKTOKEN:
-        return load_tiktoken(tokenizer, err);
-    case TOKENIZER_BERT_LOWER_CASE:
-    case TOKENIZER_BERT_CASE:
-        return load_bert(tokenizer, err);
-    case TOKENIZER_FAIRSEQ_WORDS:
-        return load_fairseq_words(tokenizer, err);
-    case TOKENIZER_FAIRSEQ_BPE:
-        return load_fairseq_bpe(tokenizer, err);
-    case TOKENIZER_HUGGINGFACE:
-        return load_huggingface(tokenizer, err);
-    default:
-        return load_null(tokenizer, err);
-    }
+    return types[type].name;
 }
 
 /* The tokens before and after each text; those of the post-processor are already set. */
@@ -109,12 +86,11 @@ static int set_around(struct tokenizer *tokenizer, struct error *err)
 {
     const struct tokenizer_config *config = &tokenizer->config;
 
-    if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE) {
-        error_set_code(err, ERROR_USAGE,
-                       "only HuggingFaceTokenizer can add all special tokens of its model");
-        return error_append(
-            err, "; use --tokenizer-add-bos instead of --tokenizer-hf-include-special-tokens");
-    }
+    if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "only HuggingFaceTokenizer can add all special tokens of its model; use "
+            "--tokenizer-add-bos instead of --tokenizer-hf-include-special-tokens");
     if (!config->add_bos)
         return 0;
     if (config->add_specials)
@@ -139,7 +115,7 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
     specials_init(&tokenizer->kept);
     tokenizer->config = *config;
     tokenizer->eod = tokenizer->bos = tokenizer->eos = -1;
-    if (load(tokenizer, err) < 0)
+    if (types[config->type].load(tokenizer, err) < 0)
         goto failed;
     if (config->type != TOKENIZER_NULL && tokenizer->model != MODEL_WORDPIECE &&
         tokenizer->model != MODEL_WORDS) {
