@@ -58,11 +58,14 @@ size_t property_lower(uint32_t point, uint32_t out[2])
 
 size_t property_decompose(uint32_t point, bool compatible, const uint32_t **parts)
 {
-    const struct decomposition *row =
-        bsearch(&point, unicode_decompositions, COUNT(unicode_decompositions), sizeof(*row),
-                compare_points);
+    const struct decomposition *row = unicode_decompositions;
 
-    if (!row)
+    /* bsearch would call a function for each comparison: too slow for every character of a text. */
+    for (size_t count = COUNT(unicode_decompositions), half; count > 1; count -= half) {
+        half = count / 2;
+        row += row[half].point <= point ? half : 0;
+    }
+    if (row->point != point)
         return 0;
     if (compatible && row->compatible > 0) {
         *parts = unicode_parts + row->at + row->canonical;
