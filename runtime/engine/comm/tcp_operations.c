@@ -441,59 +441,33 @@ static int poll_exchange(void *operands, int waits)
 
 /* --- Collectives on streams ------------------------------------------------------------------ */
 
-static void submit(const struct comm_group *group, struct device_stream *stream,
-                   const struct call *call)
+static void submit(struct device_stream *stream, const struct call *call)
 {
-    (void)group;
     device_stream_poll(stream, poll_call, call, sizeof(*call), 0);
 }
 
 static void all_reduce(struct comm_group *group, struct device_stream *stream, void *buffer,
                        size_t count, enum device_type type, enum comm_operator op)
 {
-    submit(group, stream,
-           &(struct call){.kind = ALL_REDUCE,
-                          .group = group,
-                          .to = buffer,
-                          .count = count,
-                          .type = type,
-                          .op = op});
+    submit(stream, &(struct call){ALL_REDUCE, group, NULL, buffer, count, type, .op = op});
 }
 
 static void all_gather(struct comm_group *group, struct device_stream *stream, const void *part,
                        void *all, size_t count, enum device_type type)
 {
-    submit(group, stream,
-           &(struct call){.kind = ALL_GATHER,
-                          .group = group,
-                          .from = part,
-                          .to = all,
-                          .count = count,
-                          .type = type});
+    submit(stream, &(struct call){ALL_GATHER, group, part, all, count, type});
 }
 
 static void reduce_scatter(struct comm_group *group, struct device_stream *stream, const void *all,
                            void *part, size_t count, enum device_type type)
 {
-    submit(group, stream,
-           &(struct call){.kind = REDUCE_SCATTER,
-                          .group = group,
-                          .from = all,
-                          .to = part,
-                          .count = count,
-                          .type = type});
+    submit(stream, &(struct call){REDUCE_SCATTER, group, all, part, count, type});
 }
 
 static void broadcast(struct comm_group *group, struct device_stream *stream, void *buffer,
                       size_t count, enum device_type type, int root)
 {
-    submit(group, stream,
-           &(struct call){.kind = BROADCAST,
-                          .group = group,
-                          .to = buffer,
-                          .count = count,
-                          .type = type,
-                          .root = root});
+    submit(stream, &(struct call){BROADCAST, group, NULL, buffer, count, type, .root = root});
 }
 
 static void exchange(struct comm_group *group, struct device_stream *stream,

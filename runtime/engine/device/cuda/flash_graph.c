@@ -152,68 +152,63 @@ static void fill_backward(struct graph_tensor *t, const struct flash *flash)
         t[DQ_SUM] = tensor(GRAPH_MEMORY, FLOAT, s->batch, s->heads, s->queries, s->width);
 }
 
-/* Append operations to a table; 'next' is its end. */
+/* Append an operation to a table, whose end is 'next'. Returns it, for its other members. */
+static struct graph_operation *append(struct graph_operation **next, enum graph_kind kind, int mode,
+                                      cudnnDataType_t compute, int a, int b, int y)
+{
+    **next = (struct graph_operation){.kind = kind,
+                                      .mode = mode,
+                                      .compute = compute,
+                                      .a = a,
+                                      .b = b,
+                                      .t = NO,
+                                      .y = y,
+                                      .rows = NO,
+                                      .columns = NO,
+                                      .inner = NO};
+    return (*next)++;
+}
+
 static void pointwise(struct graph_operation **next, cudnnPointwiseMode_t mode,
                       cudnnDataType_t compute, int a, int b, int y)
 {
-    *(*next)++ =
-        (struct graph_operation){GRAPH_POINTWISE, mode, compute, a, b, NO, y, 0, NO, NO, NO, 0};
+    append(next, GRAPH_POINTWISE, mode, compute, a, b, y);
 }
 
 static void generate_index(struct graph_operation **next, cudnnDataType_t compute, int like, int y,
                            int axis)
 {
-    *(*next)++ = (struct graph_operation){
-        GRAPH_POINTWISE, CUDNN_POINTWISE_GEN_INDEX, compute, like, NO, NO, y, axis, NO, NO, NO, 0};
+    append(next, GRAPH_POINTWISE, CUDNN_POINTWISE_GEN_INDEX, compute, like, NO, y)->axis = axis;
 }
 
 static void choose(struct graph_operation **next, int condition, int a, int b, int y)
 {
-    *(*next)++ = (struct graph_operation){GRAPH_POINTWISE,
-                                          CUDNN_POINTWISE_BINARY_SELECT,
-                                          FLOAT,
-                                          a,
-                                          b,
-                                          condition,
-                                          y,
-                                          0,
-                                          NO,
-                                          NO,
-                                          NO,
-                                          0};
+    append(next, GRAPH_POINTWISE, CUDNN_POINTWISE_BINARY_SELECT, FLOAT, a, b, y)->t = condition;
 }
 
 static void matmul(struct graph_operation **next, int a, int b, int y, int rows, int columns,
                    int inner)
 {
-    *(*next)++ =
-        (struct graph_operation){GRAPH_MATMUL, 0, FLOAT, a, b, NO, y, 0, rows, columns, inner, 0};
+    struct graph_operation *op = append(next, GRAPH_MATMUL, 0, FLOAT, a, b, y);
+
+    op->rows = rows, op->columns = columns, op->inner = inner;
 }
 
 static void reduce(struct graph_operation **next, cudnnReduceTensorOp_t mode, int a, int y)
 {
-    *(*next)++ =
-        (struct graph_operation){GRAPH_REDUCE, mode, FLOAT, a, NO, NO, y, 0, NO, NO, NO, 0};
+    append(next, GRAPH_REDUCE, mode, FLOAT, a, NO, y);
 }
 
 static void reshape(struct graph_operation **next, int a, int y)
 {
-    *(*next)++ = (struct graph_operation){GRAPH_RESHAPE, 0, FLOAT, a, NO, NO, y, 0, NO, NO, NO, 0};
+    append(next, GRAPH_RESHAPE, 0, FLOAT, a, NO, y);
 }
 
 /* Which probabilities are kept. */
 static void draw(struct graph_operation **next, const struct flash *flash)
 {
-    *(*next)++ = (struct graph_operation){.kind = GRAPH_RANDOM,
-                                          .compute = FLOAT,
-                                          .a = SEED,
-                                          .b = OFFSET,
-                                          .t = NO,
-                                          .y = KEPT,
-                                          .rows = NO,
-                                          .columns = NO,
-                                          .inner = NO,
-                                          .probability = 1 - flash->shape.dropout};
+    append(next, GRAPH_RANDOM, 0, FLOAT, SEED, OFFSET, KEPT)->probability =
+        1 - flash->shape.dropout;
 }
 
 /* Positions beyond the actual lengths become minus infinity. Returns the row of the result. */
