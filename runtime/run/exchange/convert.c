@@ -81,34 +81,23 @@ out:
 
 /* --- Import ---------------------------------------------------------------------------------- */
 
-/* The source of the weights. */
+/* Where the weights come from: one of three. */
 struct source {
     const char *path;
     const struct model_config *model;
-    int (*load)(const struct source *source, const struct parameter *p, float *out,
-                struct error *err);
+    const struct safetensors *tensors; /* with 'map' */
     struct hf_map map;
-    const struct safetensors *tensors;
     struct megatron_source *megatron;
     struct fairseq_source *fairseq;
 };
 
-static int load_hf(const struct source *source, const struct parameter *p, float *out,
-                   struct error *err)
+static int load(const struct source *source, const struct parameter *p, float *out,
+                struct error *err)
 {
-    return hf_load_one(&source->map, source->tensors, p, out, err);
-}
-
-static int load_megatron(const struct source *source, const struct parameter *p, float *out,
-                         struct error *err)
-{
-    return megatron_source_load(source->megatron, p, out, err);
-}
-
-static int load_fairseq(const struct source *source, const struct parameter *p, float *out,
-                        struct error *err)
-{
-    return fairseq_source_load(source->fairseq, p, out, err);
+    if (source->megatron)
+        return megatron_source_load(source->megatron, p, out, err);
+    return source->fairseq ? fairseq_source_load(source->fairseq, p, out, err)
+                           : hf_load_one(&source->map, source->tensors, p, out, err);
 }
 
 /* Write one layer as a pipeline rank would. */
@@ -131,8 +120,7 @@ static int import_stage(const struct source *source, const struct layout *layout
         goto out;
     for (int i = 0; i < pieces.count; i++) {
         errno = 0;
-        rc = source->load(source, &p.list[pieces.list[i].parameter], values + pieces.list[i].shard,
-                          err);
+        rc = load(source, &p.list[pieces.list[i].parameter], values + pieces.list[i].shard, err);
         if (rc < 0) {
             file_path_error(err);
             error_prefix(err, "%s", source->path);
@@ -170,7 +158,7 @@ static int import_all(void *context, const char *temporary, struct error *err)
     text = index_write(index, &size, err);
     rc = text ? directory_write(temporary, INDEX_NAME, text, size, err) : -1;
     free(text);
-    if (rc == 0 && source->load == load_hf && realpath(source->path, path))
+    if (rc == 0 && source->tensors && realpath(source->path, path))
         rc = directory_write(temporary, SOURCE_NAME, path, strlen(path), err);
     return rc;
 }
@@ -205,7 +193,7 @@ static int import_failed(struct error *err)
 int convert_import_hf(const char *from, const char *directory, struct error *err)
 {
     struct model_config model;
-    struct source source = {.path = from, .model = &model, .load = load_hf};
+    struct source source = {.path = from, .model = &model};
     struct safetensors *tensors = NULL;
     int rc = hf_config_read(from, &model, err);
 
@@ -225,41 +213,40 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
     return rc < 0 ? import_failed(err) : 0;
 }
 
+/* Import a checkpoint of Megatron-LM or fairseq that was opened, or say why it was not. */
+static int import_opened(struct source *source, const char *directory, struct error *err)
+{
+    int rc = source->model ? import(source, source->path, directory, err) : file_path_error(err);
+
+    megatron_source_destroy(source->megatron);
+    fairseq_source_destroy(source->fairseq);
+    return rc < 0 ? import_failed(err) : 0;
+}
+
 int convert_import_megatron(const char *from, const char *directory,
                             const struct megatron_hints *hints, char said[200], struct error *err)
 {
-    struct source source = {.path = from, .load = load_megatron};
-    int rc;
+    struct source source = {.path = from};
 
     errno = 0;
     source.megatron = megatron_source_open(from, hints, err);
-    if (!source.megatron) {
-        file_path_error(err);
-        return import_failed(err);
+    if (source.megatron) {
+        source.model = megatron_source_model(source.megatron);
+        snprintf(said, 200, "%s", megatron_source_describe(source.megatron));
     }
-    source.model = megatron_source_model(source.megatron);
-    snprintf(said, 200, "%s", megatron_source_describe(source.megatron));
-    rc = import(&source, from, directory, err);
-    megatron_source_destroy(source.megatron);
-    return rc < 0 ? import_failed(err) : 0;
+    return import_opened(&source, directory, err);
 }
 
 int convert_import_fairseq(const char *from, const char *directory, int64_t heads,
                            struct error *err)
 {
-    struct source source = {.path = from, .load = load_fairseq};
-    int rc;
+    struct source source = {.path = from};
 
     errno = 0;
     source.fairseq = fairseq_source_open(from, heads, err);
-    if (!source.fairseq) {
-        file_path_error(err);
-        return import_failed(err);
-    }
-    source.model = fairseq_source_model(source.fairseq);
-    rc = import(&source, from, directory, err);
-    fairseq_source_destroy(source.fairseq);
-    return rc < 0 ? import_failed(err) : 0;
+    if (source.fairseq)
+        source.model = fairseq_source_model(source.fairseq);
+    return import_opened(&source, directory, err);
 }
 
 /* --- Export ---------------------------------------------------------------------------------- */

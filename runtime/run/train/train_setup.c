@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Before the first step. */
+#include "config.h"
 #include "train_private.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "choices.h"
 #include "lib/clock.h"
 #include "data_record.h"
 #include "run/checkpoint/directory.h"
+#include "base/core/shell_quote.h"
 #include "base/core/storage.h"
+#include "lib/file.h"
 #include "run/exchange/hf.h"
 #include "base/core/log.h"
 #include "configure.h"
 #include "base/core/gib.h"
 #include "rank_memory.h"
 #include "engine/parallel/ranks.h"
-#include "start_lines.h"
 
 static int is_unfused(const struct arguments *a)
 {
@@ -173,6 +178,40 @@ static int check_paths(struct train *t, struct error *err)
     return refused ? TRAIN_REFUSED : 0;
 }
 
+enum { LONGEST_COMMAND = 1 << 20 };
+
+static void print_command(void)
+{
+    struct file_bytes bytes;
+    struct error ignored;
+
+    if (file_read("/proc/self/cmdline", LONGEST_COMMAND, &bytes, &ignored) < 0)
+        return;
+    printf("command line:");
+    for (size_t at = 0; at < bytes.length; at += strlen(bytes.data + at) + 1) {
+        putchar(' ');
+        shell_quote(bytes.data + at, stdout);
+    }
+    printf("\n");
+    file_bytes_clear(&bytes);
+}
+
+/* The first lines of the log: version, time, host and command line, which `megatron report` reads.
+ * The process started 'ago' seconds ago. */
+static void print_start(double ago)
+{
+    const char *job = getenv("SLURM_JOB_ID");
+    char when[40], host[256] = "";
+    struct tm parts;
+    time_t began = (time_t)(clock_wall() - ago);
+
+    gethostname(host, sizeof(host) - 1);
+    strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime_r(&began, &parts));
+    printf("megatron %s started at %s UTC on %s%s%s; built with:%s\n", PACKAGE_VERSION, when, host,
+           job ? ", job " : "", job ? job : "", MEGATRON_FEATURES);
+    print_command();
+}
+
 int train_set_up(struct train *t, struct error *err)
 {
     struct error ignored;
@@ -186,7 +225,7 @@ int train_set_up(struct train *t, struct error *err)
     if (rc < 0)
         return rc;
     if (t->comm->rank == 0)
-        start_lines_print(clock_now() - t->began, stdout);
+        print_start(clock_now() - t->began);
     if (rank_memory_check(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
         return -1;
     rc = create_engine(t, err);
