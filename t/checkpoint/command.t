@@ -25,7 +25,7 @@ like "$out" '^iteration: +8, ' "the newest if no file names the latest"
 mv latest_checkpointed_iteration.txt run
 check verify --all run
 is "$rc" 0 "verify"
-is "$(grep -c ': intact, 2 files' <<<"$out")" 4 "all are whole"
+is "$(grep -c ': intact, 2 files' <<<"$out")" 4 "all are intact"
 printf X | dd of=run/iter_0000004/rank_00001.safetensors bs=1 seek=60000 conv=notrunc status=none
 check verify run
 is "$rc" 0 "verify looks at the latest"
@@ -53,7 +53,7 @@ rank_00001 EIO Input/output error; check the disk
 END
 mv run/iter_0000006/rank_00001.safetensors away
 check verify --all run
-like "$out" 'iter_0000006: damaged: cannot open .*rank_00001.safetensors: No such file' "one that is missing is damage"
+like "$out" 'iter_0000006: damaged: cannot open .*rank_00001.safetensors: No such file' "a missing file is reported as damage"
 mv away run/iter_0000006/rank_00001.safetensors
 check prune run
 like "$out" 'prune needs to know how many checkpoints to keep; use --keep-last N' "prune asks how many"
@@ -90,7 +90,7 @@ elif ok "locks can be taken away" "${CC:-cc}" -shared -fPIC -o unlocked.so -xc -
     mkdir run/iter_0000009.tmp-1
     LD_PRELOAD=$scratch/unlocked.so train 1 --load run --save run
     is "$rc $(grep -c 'megatron: warning: cannot lock files in run: No locks available: another run' <<<"$out")" "0 1" \
-        "no locks: the run says so" || diag "$(tail -n 3 <<<"$out")"
+        "a file system without locks is reported" || diag "$(tail -n 3 <<<"$out")"
     try env "LD_PRELOAD=$scratch/unlocked.so" "$megatron" checkpoint prune run --keep-last 2
     like "$out" 'unfinished checkpoints were not removed: cannot lock files in run' "  and so does prune"
     ok "  and unfinished files are kept" rmdir run/iter_0000009.tmp-1
@@ -111,7 +111,7 @@ if unshare -rm true 2>/dev/null; then
     is "$rc" 1 "prune with a mount inside a checkpoint"
     like "$out" 'cannot remove run/iter_0000006.tmp-removed-0: Device or resource busy' "  reports what is kept"
     ok "  the mounted files are kept" test -e theirs/more/kept
-    is "$(ls run/iter_0000006.tmp-removed-0)" bound "  and all else goes"
+    is "$(ls run/iter_0000006.tmp-removed-0)" bound "  and everything else is removed"
     check prune run --keep-last 1
     is "$rc $(ls run | tr '\n' ' ')" "0 iter_0000008 latest_checkpointed_iteration.txt " "  then all of it"
     ok "  and the mounted files are kept" test -e theirs/more/kept
@@ -174,7 +174,7 @@ cp -r fitting kept
 for folder in kept fresh; do
     check export large $folder --dtype fp16
     is "$rc $out" "2 megatron checkpoint: tensor layers.0.attention.query.bias contains -70000, which overflows fp16 (maximum 65504); export it as bf16 or fp32; choose the type with --dtype" \
-        "export of what fp16 cannot hold"
+        "export of a value beyond the range of fp16"
 done
 same kept fitting "  leaves an earlier export as it was"
 ok "  and no folder of its own" test ! -e fresh
@@ -194,7 +194,7 @@ bad "no directory" 'inspect takes one directory' inspect
 bad "a directory without checkpoints" 'nowhere is not a checkpoint directory' inspect nowhere
 bad "an iteration that is not there" 'run does not contain a checkpoint of iteration 5; it contains 8; select one' verify run --iteration 5
 mkdir -p gone/iter_00000{{02..10..2},{11..14}} && echo 100 >gone/latest_checkpointed_iteration.txt
-bad "a latest one that is not there" \
+bad "a latest checkpoint that does not exist" \
     'gone/latest_checkpointed_iteration.txt names iteration 100, but iter_0000100 does not exist; gone contains 14, 13, 12, 11, 10, 8, 6, 4 and 1 older one; select one with --iteration$' inspect gone
 rm -r gone/iter_*
 bad "a latest one where there is none" 'iter_0000100 does not exist; gone contains no other checkpoint$' inspect gone

@@ -45,7 +45,7 @@ for file in index rank; do
         LD_PRELOAD=$scratch/closed.so train 1 --save run --load run
         is "$rc" 1 "it ends the run, which can be started again"
         like "$out" "megatron train: cannot load run/iter_0000006: cannot open .*$file.*: Too many open files in system" "  and is named"
-        unlike "$out" 'warning:|iteration +4/' "  and no older one is taken"
+        unlike "$out" 'warning:|iteration +4/' "  and no older one is used"
     fi
     # Data that a disk cannot read is lost.
     if ! command -v "${CC:-cc}" >/dev/null; then
@@ -62,7 +62,7 @@ train 1 --load run --ckpt-step 6
 like "$out" 'the checkpoint of iteration 6 in run is damaged: .*index.json.*; choose another iteration with --ckpt-step' "the one that was asked for"
 rm -rf run/iter_0000008
 train 1 --load run
-is "$rc" 1 "no checkpoint is whole: the run does not start"
+is "$rc" 1 "without an intact checkpoint the run does not start"
 like "$out" 'run contains no intact checkpoint: .*index.json.*; to start from scratch, use another directory' "  and says what to do"
 
 # Commands that do not train offer what they can do: another checkpoint, not a new run.
@@ -75,10 +75,10 @@ for words in evaluate generate; do
     try "${command[@]}"
     is "$rc" 1 "$words: all checkpoints are damaged"
     like "$out" "megatron $words: bad contains no intact checkpoint: bad/iter_0000003/rank_00000.safetensors is damaged between bytes [0-9]+ and [0-9]+; restore it from a copy, or use another checkpoint\$" \
-        "  which says what to do"
+        "  with what to do"
 done
 like "$(try "${evaluate[@]}" --ckpt-step 6; echo "$out")" 'megatron evaluate: the checkpoint of iteration 6 in bad is damaged: .*; choose another iteration with --ckpt-step$' \
-    "evaluate: the one that was asked for"
+    "evaluate: --ckpt-step selects a checkpoint"
 train 1 --load bad --finetune --save new
 like "$out" 'bad contains no intact checkpoint: .*; restore it from a copy, or use another checkpoint$' "train --finetune needs one, too"
 while IFS='|' read -r words text; do
@@ -109,9 +109,9 @@ ok "leftovers of a killed save are removed" test ! -e run/iter_0000009.tmp-1234
 # final name, and must not be removed.
 mv run/iter_0000008 run/iter_0000008.tmp-older && mkdir run/iter_0000008.tmp-1234 run/iter_0000006.tmp-older run/iter_0000006.tmp-mine run/iter_6.tmp-1
 train 1 --save run --load run
-like "$out" 'successfully loaded checkpoint from run at iteration 8' "a checkpoint that was to be replaced gets its name back"
+like "$out" 'successfully loaded checkpoint from run at iteration 8' "a checkpoint that was being replaced is restored"
 is "$(ls run | tr '\n' ' ')" "iter_0000003 iter_0000006 iter_0000006.tmp-mine iter_0000008 iter_6.tmp-1 latest_checkpointed_iteration.txt " \
-    "  and other leftovers go, but nothing that no run names so"
+    "  other leftovers are removed, but only names that runs create"
 same whole/iter_0000008 run/iter_0000008 "  and it is whole"
 rmdir run/iter_0000006.tmp-mine run/iter_6.tmp-1
 rm -f run/latest_checkpointed_iteration.txt
@@ -119,7 +119,7 @@ train 1 --load run
 like "$out" 'loaded checkpoint from run at iteration 8' "without the file that names it the newest is found"
 echo 3 >run/latest_checkpointed_iteration.txt
 train 1 --load run
-like "$out" 'loaded checkpoint from run at iteration 3' "an older one that is named is taken"
+like "$out" 'loaded checkpoint from run at iteration 3' "an older checkpoint can be selected"
 
 # refused NAME TEXT OPTION...: with code 2, or $code: 1 if another start might help.
 refused() {
@@ -248,7 +248,7 @@ train 1 --load few/abandoned-1
 like "$out" 'loaded checkpoint from few/abandoned-1 at iteration 8' "  from which another run can resume"
 train 1 --save few --load few --save-interval 1 --keep-last 3
 is "$(ls few few/abandoned-1 | xargs)" "few: abandoned-1 iter_0000006 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt \
-few/abandoned-1: iter_0000006 iter_0000008 latest_checkpointed_iteration.txt" "  and this one over the same numbers"
+few/abandoned-1: iter_0000006 iter_0000008 latest_checkpointed_iteration.txt" "  and this one with the same numbers"
 same few/iter_0000008 few/abandoned-1/iter_0000008 "  to the same end"
 # Users put files into the directory of a checkpoint, such as an export of it.
 rm -rf few
@@ -256,7 +256,7 @@ train 1 --save few --exit-interval 4
 mkdir -p few/iter_0000004/hf/more && touch few/iter_0000004/hf/config.json
 train 1 --save few --load few --save-interval 1 --keep-last 2
 unlike "$out" 'warning:' "a folder in a checkpoint that goes away"
-is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "  goes with it"
+is "$(ls few | tr '\n' ' ')" "iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "  is removed with it"
 
 # Saves that are slower than the steps between them delay the run; this is reported once, with the
 # remedy. No checkpoint reaches the disk before the file "go" exists.
@@ -295,7 +295,7 @@ if ! command -v "${CC:-cc}" >/dev/null; then
 elif ok "a save can be made slow" "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<"$slow"; then
     slowly 4 --save-interval 2
     is "$(grep -c '^megatron: warning: training waited [0-9.]* s at iteration 4 for the checkpoint of iteration 2' <<<"$out")" 1 \
-        "saves that take longer than the steps between them are said once" || diag "$(grep -i checkpoint <<<"$out")"
+        "saves that take longer than the interval between them are reported once" || diag "$(grep -i checkpoint <<<"$out")"
     like "$out" 'saving every [0-9]+ iterations would avoid this; raise --save-interval' "with the interval that helps"
     slowly 8 --save-interval 5
     is "$rc" 0 "a save that is under way at the end"
@@ -419,7 +419,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         like "$out" 'cannot save the last checkpoint \(iteration 8\)' "which is an error at the end only"
         is "$(ls small | tr '\n' ' ')" "iter_0000004 latest_checkpointed_iteration.txt " "the good one stays"
         train 1 --load small --save small2
-        same whole/iter_0000008 small2/iter_0000008 "and is whole"
+        same whole/iter_0000008 small2/iter_0000008 "and is intact"
         umount small
         mount -t tmpfs -o size=64k none small && head -c 65536 /dev/zero >small/full 2>/dev/null
         train 1 --metrics-file small/metrics --tensorboard-dir small
@@ -441,14 +441,14 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
         mkdir -p few/iter_00000{10..29}.tmp-1
         train 1 --save few --load few
         is "$(ls few | tr '\n' ' ')" \
-            "iter_0000004.tmp-removed-0 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "  and all else goes"
+            "iter_0000004.tmp-removed-0 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " "  and everything else is removed"
         mkdir -p few/iter_000000{3,4}/more few/iter_0000005/busy && mount -t tmpfs none few/iter_0000005/busy
         try "$megatron" checkpoint prune few --keep-last 2
         is "$rc" 1 "prune: one of three cannot be removed"
         like "$out" 'cannot remove few/iter_0000005' "  and a warning is printed"
         is "$(ls few | tr '\n' ' ')" \
             "iter_0000004.tmp-removed-0 iter_0000005.tmp-removed-0 iter_0000007 iter_0000008 latest_checkpointed_iteration.txt " \
-            "  and the others go, one of them by another name than what is stuck"
+            "  and the others are removed, one of them although its first name is taken"
         umount few/iter_*/busy
     else
         skip "small, full and busy disks" "cannot mount a tmpfs"
@@ -515,7 +515,7 @@ elif ok "a start can be made slow" "${CC:-cc}" -shared -fPIC -o begin.so -xc - <
     rm -rf run
     MEGATRON_JOB_END=2000 LD_PRELOAD=$scratch/begin.so train 1 --save run --global-batch-size 2 --train-iters 500 --eval-iters 0
     is "$rc" 0 "a slow start does not end a run early" || diag "$(tail -n 3 <<<"$out")"
-    like "$(cat run/.save-seconds)" '^[0-9]+\.[0-9]+$' "how long the last save took is kept"
+    like "$(cat run/.save-seconds)" '^[0-9]+\.[0-9]+$' "the duration of the last save is recorded"
     # 150 s are left, and the last save of the previous job took 100.
     rm -rf run/* && echo 100 >run/.save-seconds
     MEGATRON_JOB_END=2000 LD_PRELOAD=$scratch/begin.so train 1 --save run --global-batch-size 2 --train-iters 500 --eval-iters 0

@@ -44,12 +44,12 @@ train 1 --load behind --save ahead
 is "$rc $(ls ahead ahead/abandoned-1 | xargs)" \
     "0 ahead: abandoned-1 iter_0000004 iter_0000008 latest_checkpointed_iteration.txt ahead/abandoned-1: iter_0000008 latest_checkpointed_iteration.txt" \
     "  nor does a run from an older copy" || diag "$(tail -n 3 <<<"$out")"
-same ahead/abandoned-1/iter_0000008 first/iter_0000008 "  the moved checkpoint is that of before"
+same ahead/abandoned-1/iter_0000008 first/iter_0000008 "  the moved checkpoint is the earlier one"
 train 1 --load first --ckpt-step 4 --save fork
 is "$rc $(ls fork | xargs)" "0 iter_0000008 latest_checkpointed_iteration.txt" "a new directory has nothing to move"
 mkdir -p hidden/.probe
 train 1 --save hidden --exit-interval 1
-is "$rc" 75 "a directory without checkpoints is empty enough" || diag "$(tail -n 3 <<<"$out")"
+is "$rc" 75 "a directory without checkpoints may be used" || diag "$(tail -n 3 <<<"$out")"
 
 # --- supervise exits at once, with the code, if another start cannot help.
 while IFS='|' read -r options text; do
@@ -69,13 +69,13 @@ try "$megatron" supervise --pause 0 -- "$megatron" train "${model[@]}" "${data[@
 is "$rc $(grep -c '^megatron: nowhere.idx: cannot open: No such file or directory' <<<"$out")" "2 1" "--data-path nowhere: one start, code 2" || diag "$out"
 # A run that fails before its first checkpoint does not have one "of iteration 0".
 try "$megatron" supervise --pause 0 --starts 1 -- false --save none
-like "$out" 'the run exited with code 1 before its first checkpoint$' "no checkpoint is not one of iteration 0"
+like "$out" 'the run exited with code 1 before its first checkpoint$' "a missing checkpoint is not taken for iteration 0"
 
 # --- A finished run says so, and other data on resume are named.
 rm -rf done
 train 1 --save done
 train 1 --save done --load done
-like "$out" 'training is already finished: the checkpoint in done is at iteration 8 of 8' "a finished run says so"
+like "$out" 'training is already finished: the checkpoint in done is at iteration 8 of 8' "a finished run is reported"
 unlike "$out" 'the data differs' "  the same data are not named"
 like "$out" 'raise --train-iters or --train-samples to continue, with --override-opt_param-scheduler' "  and how to continue"
 train 1 --save done --load done --train-iters 9 --override-opt_param-scheduler --seed 77

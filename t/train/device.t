@@ -112,7 +112,7 @@ if [ -f "$module/device_cuda.so" ]; then
             train "${gpu[@]}" FAKE_CODE=$code FAKE_CAPABILITY=123
             is "$rc $(wc -l <<<"$out")" "1 1" "no code for the GPU (status $code): one line"
             like "$out" '^megatron train: GPU 0 \(Fake GPU\) has compute capability 12\.3, and this program was built for the architectures ([0-9a ]+); configure it with NVCC_ARCHITECTURES="\1 123" and build it again; or compute on the CPUs with --device cpu$' \
-                "  which says what for"
+                "  with its purpose"
         done
         train "${gpu[@]}" FAKE_CODE=209 FAKE_CAPABILITY=75
         like "$out" "GPU 0 .Fake GPU. has compute capability 7\\.5, and this program's kernels need 8\\.0 .V100 is not supported, A100 is.; ask for another GPU; or compute on the CPUs" \
@@ -121,7 +121,7 @@ if [ -f "$module/device_cuda.so" ]; then
         like "$out" "GPU 0 \\(Fake GPU\\) cannot load this program's kernels: unknown error" "another reason with its own message"
         train "${gpu[@]}" FAKE_MOST=1
         like "$out" '^megatron train: GPU 0 \(Fake GPU\) has 0\.03 of its 80\.00 GiB left, and 0\.03 GiB are needed; nvidia-smi shows .*' \
-            "a GPU that others fill"
+            "a GPU whose memory is in use"
         options=(--device cuda --hidden-size 512 --vocab-size 32000 --seq-length 1024 --bf16)
         for arena in 33:weights:0.04 60:gradients:0.09 100:activations:0.2; do
             IFS=: read -r most what size <<<"$arena"
@@ -140,7 +140,7 @@ if [ -f "$module/device_cuda.so" ]; then
         train "${gpu[@]}"
         out=$(grep "^megatron train" <<<"$out")
         like "$out" 'GiB are available; use more model parallelism \(--tensor-model-parallel-size, --pipeline-model-parallel-size\)$' \
-            "  which nothing else helps"
+            "  the only remedy"
         options+=(--recompute-method block --recompute-num-layers 4)
         train "${gpu[@]}"
         like "$(grep "^megatron train" <<<"$out")" 'GiB are available; use --recompute-method uniform, or more model parallelism' \
@@ -161,7 +161,7 @@ if [ -f "$module/device_cuda.so" ]; then
         health "memory that others hold" "3.0 of its 80.0 GiB are in use by other processes; check nvidia-smi" FAKE_USED=3
         rm "$scratch/health/libnvidia-ml.so.1"
         echo no library >"$scratch/health/libnvidia-ml.so.1"
-        health "nothing that tells its health" \
+        health "no source of health information" \
             "its health is not checked: $scratch/health/libnvidia-ml.so.1: file too short; install the driver package with this library, or make it available in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         options=(--device cuda)
     else
@@ -171,7 +171,7 @@ if [ -f "$module/device_cuda.so" ]; then
     mkdir "$scratch/libraries"
     echo no library >"$scratch/libraries/libcudnn.so.9"
     train env LD_LIBRARY_PATH="$scratch/libraries"
-    is "$rc $(wc -l <<<"$out")" "1 1" "a library that cannot be opened: one line"
+    is "$rc $(wc -l <<<"$out")" "1 1" "a library that cannot be opened is reported in one line"
     like "$out" 'training on GPUs: cannot open .*libcudnn\.so\.9.*; or compute on the CPUs with --device cpu$' "  which names it"
     ln -sf "$MEGATRON_BUILD/t/unit/runtime/engine/device/cuda/fake_cuda.so" "$scratch/libraries/libcudnn.so.9"
     train env LD_LIBRARY_PATH="$scratch/libraries"
@@ -187,7 +187,7 @@ if ${CC:-cc} -shared -o "$scratch/module/libmissing.so" -xc /dev/null 2>/dev/nul
     rm "$scratch/module/libmissing.so"
     module=$scratch/module
     train
-    is "$rc $(wc -l <<<"$out")" "1 1" "a library that is missing: one line"
+    is "$rc $(wc -l <<<"$out")" "1 1" "a missing library is reported in one line"
     like "$out" ': libmissing\.so: cannot open .*; install that library, or name its directory in LD_LIBRARY_PATH; or compute on the CPUs with --device cpu$' \
         "  which names it"
 else

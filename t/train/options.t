@@ -14,7 +14,7 @@ try "$megatron" train --dry-run --world-size 32 --num-layers 36 --hidden-size 40
     --micro-batch-size 1 --global-batch-size 288 --train-samples 146484375 --lr-decay-samples 126953125 \
     --lr-warmup-samples 183105 --lr 6.0e-5 --min-lr 6.0e-6 --lr-decay-style cosine --eval-interval 1000 \
     --eval-iters 40 --fp16 --recompute-activations --verbose
-is "$rc" 0 "a plan of 32 ranks without the ranks"
+is "$rc" 0 "a plan for 32 ranks without starting them"
 like "$out" 'context_parallel_size \.+ 1$' "the table shows derived values"
 like "$out" 'sequence_parallel \.+ True$' "  fixed values"
 like "$out" 'train_iters \.+ None$' "  and options that were not given"
@@ -168,7 +168,7 @@ like "$out" '--pipeline-model-parallel-size=2 does not divide the 3 layers of th
 data=()
 for word in "${small[@]}"; do [ "$word" = --mock-data ] || data+=("$word"); done
 try "$megatron" train "${data[@]}" --data-path "$scratch/nope"
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron: $scratch/nope.idx: cannot open: No such file or directory; check the path" "data that is not there"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron: $scratch/nope.idx: cannot open: No such file or directory; check the path" "data that does not exist"
 unlike "$out" "number of parameters" "  before weights are made or read"
 try "$megatron" train "${data[@]}" --data-path 1 "$scratch/nope" x "$scratch/nope"
 like "$out" '^megatron: "x" is not a weight.*; correct --data-path$' "a weight that is not a number"
@@ -177,7 +177,7 @@ is "$rc" 2 "  as a usage error"
 try "$megatron" train "${small[@]}" --split 99,2,a
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron: data split 99,2,a: give up to three numbers, such as 949,50,1; change --split" "a split that is not a list of numbers"
 try "$megatron" train "${small[@]}" --tokenizer-type Llama2Tokenizer --tokenizer-model "$scratch/nope"
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: cannot open $scratch/nope: No such file or directory; check the path" "a tokenizer that is not there"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: cannot open $scratch/nope: No such file or directory; check the path" "a tokenizer that does not exist"
 try "$megatron" train "${small[@]}" --save "" --save-interval 1
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --save is empty; give a path, or drop it" "--save of a variable that is not set"
 
@@ -196,21 +196,21 @@ EOT
 # --- Gradients that are not finite: the step is skipped, and the line has neither loss nor norm.
 try "$megatron" train "${small[@]}" --lr 1e30 --clip-grad 0
 like "$out" 'iteration        4/ .* global batch size:     2 \| loss scale: 1\.0 \| number of skipped iterations:   1 \| number of nan iterations:   1 \|' \
-    "a run that blows up skips its steps"
+    "steps whose gradients are inf or NaN are skipped"
 # ... and does not go on like this forever, nor do its saves displace good checkpoints.
 blown=("${small[@]}" --log-interval 10 --save-interval 10 --keep-last 2 --save "$scratch/blown" --load "$scratch/blown")
 try "$megatron" train "${blown[@]}" --train-iters 20 --lr 1e-3
 is "$rc" 0 "a run goes well for 20 steps"
 try "$megatron" train "${blown[@]}" --train-iters 400 --lr 1e30 --clip-grad 0 --override-opt_param-scheduler
-is "$rc" 1 "one that blows up for good ends"
+is "$rc" 1 "a run whose gradients stay inf or NaN ends"
 like "$out" 'megatron train: no optimizer step since iteration 30 or earlier: the gradients of at least the last 100 steps were inf or NaN; resume from an earlier checkpoint \(--ckpt-step\) with a lower --lr' \
     "and says why and what to do"
-like "$out" '^ \[.*\] iteration      130/' "after a hundred steps in vain"
+like "$out" '^ \[.*\] iteration      130/' "after a hundred skipped steps"
 is "$(grep -o 'warning: not saving a checkpoint at iteration [0-9]*' <<<"$out")" 'warning: not saving a checkpoint at iteration 40' \
-    "it saves nothing meanwhile, and says so once"
+    "saving is withheld, which is reported once"
 ok "the last good checkpoint is still there" test -e "$scratch/blown/iter_0000020"
 try "$megatron" train "${blown[@]}" --train-iters 45 --lr 1e30 --clip-grad 0 --override-opt_param-scheduler
-is "$rc" 1 "a run that ends so is not done"
+is "$rc" 1 "a run that ends this way is not marked as finished"
 unlike "$out" 'successfully saved' "and not saved"
 try "$megatron" train "${blown[@]}" --train-iters 30 --lr 1e-3 --ckpt-step 20 --override-opt_param-scheduler
 is "$rc" 0 "the remedy works"
@@ -259,15 +259,15 @@ END
 # --- Ignored options, old names, nearest names, impossible combinations
 try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local --use-flash-attn --no-masked-softmax-fusion \
     --no-rope-fusion --no-position-embedding --optimizer adam --dataloader-type single --num-workers 2 --distributed-backend nccl --DDP-impl local
-is "$rc" 0 "flags without meaning are accepted"
+is "$rc" 0 "options without meaning here are accepted"
 like "$out" '^megatron: note: ignored options: --use-mcore-models' "with a note"
 try "$megatron" train "${small[@]}" --cross-entropy-loss-fusion --manual-gc --empty-unused-memory-level 1 --manual-gc-interval 10 \
     --no-check-for-nan-in-loss-and-grad --no-mmap-bin-files --profile-step-start 4 --profile-step-end 6 \
     --dist-ckpt-strictness log_all --ckpt-fully-parallel-save --tp-comm-overlap --auto-detect-ckpt-format
-is "$rc" 0 "those of Megatron-LM's newer examples, too" || diag "$out"
+is "$rc" 0 "those of newer examples of Megatron-LM are accepted, too" || diag "$out"
 try "$megatron" train "${small[@]}" --train_iters 1 --manual_gc_interval 10 --tokenizer_hf_use_fast --tp_comm_overlap_cfg f --use_flash-attn
 is "$rc" 0 "every option takes _ for -" || diag "$out"
-like "$out" '^megatron: note: ignored options: --tp_comm_overlap_cfg; communication is planned' "also one that a pattern matches"
+like "$out" '^megatron: note: ignored options: --tp_comm_overlap_cfg; communication is planned' "options that match a pattern are named, too"
 like "$("$megatron" train --help)" '^  --tokenizer-type .*\|NullTokenizer$' "--help shows long choices in full"
 while IFS='|' read -r options text; do
     try "$megatron" train "${small[@]}" $options
@@ -359,7 +359,7 @@ done <<'EOT'
 --test-data-path x|--mock-data and --test-data-path cannot be used together; drop one
 EOT
 try "$megatron" train "${small[@]}" --metrics-file /nonexistent/x
-is "$rc" 2 "a file that can never be written"
+is "$rc" 2 "a file that cannot be written at all"
 like "$out" "megatron train: --metrics-file: cannot write /nonexistent/x: No such file or directory" "  is named"
 try "$megatron" train "${small[@]/--mock-data/--log-throughput}" --data-path 0.5 a 0.5
 like "$out" '"0.5" is a weight without a prefix.*correct --data-path$' "a prefix is missing"
