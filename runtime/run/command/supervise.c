@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,26 +96,44 @@ static int64_t parse_squeue_time(const char *text)
     return 86400 * days + 3600 * parts[0] + 60 * parts[1] + parts[2];
 }
 
-enum answer { CONTINUE, END, REQUEUE };
+enum answer { FAILED = -1, CONTINUE, END, REQUEUE };
+
+/* A run that is supervised. */
+struct supervision {
+    const struct supervise_options *given;
+    const struct supervise_run *run;
+    const char *const *words; /* its command line */
+    size_t count;
+    const char *save;
+    const char *job; /* NULL: not in a job of Slurm, or it does not decide about the run */
+    struct supervise_signals signals;
+    int64_t newest; /* iteration of the newest checkpoint; -1: none */
+    int launches;   /* consecutive ones that did not start the run */
+    /* Consecutive starts that stopped at the same iteration. The count is also kept next to the
+     * checkpoints, so that it survives a requeue. */
+    struct {
+        int64_t iteration, starts;
+    } stalled;
+};
 
 /* May something be started in the job 'seconds' from now? A job that was cancelled or preempted
  * must not be requeued, only one that is still running. If little of its time remains, a start
  * would achieve nothing and Slurm would end the job for good. */
-static enum answer ask_job(const char *job, int64_t seconds, struct supervise_signals *signals)
+static enum answer ask_job(struct supervision *s, int64_t seconds)
 {
-    const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T %L %l", NULL};
+    const char *words[] = {"squeue", "-h", "-j", s->job, "-o", "%T %L %l", NULL};
     char text[128] = "", state[32] = "", left_text[32] = "", limit_text[32] = "";
     struct error ignored;
     int64_t left, limit, margin;
     ssize_t got;
     int ends[2], code;
 
-    if (!job)
+    if (!s->job)
         return CONTINUE;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return END;
     /* The line fits into the pipe's buffer, so waiting before reading cannot block. */
-    code = run_command(words, ends[1], signals, &ignored);
+    code = run_command(words, ends[1], &s->signals, &ignored);
     close(ends[1]);
     got = read(ends[0], text, sizeof(text) - 1);
     close(ends[0]);
@@ -130,53 +149,50 @@ static enum answer ask_job(const char *job, int64_t seconds, struct supervise_si
 }
 
 /* Directory errors that will not go away; any other file system error may be temporary. */
-static int is_permanent(int number)
+static bool is_permanent(int number)
 {
     return number == EACCES || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP;
 }
 
-/* Like directory_newest. 'iteration' is the result of the last call; if checkpoints that existed
- * then are gone, their file system is not mounted now. */
-static int find_visible(const char *save, int64_t *iteration, struct error *err)
+/* Like directory_newest; if checkpoints that existed before are gone, their file system is not
+ * mounted now. */
+static int find_visible(struct supervision *s, struct error *err)
 {
     int64_t found;
 
-    if (directory_newest(save, -1, &found, err) < 0)
+    if (directory_newest(s->save, -1, &found, err) < 0)
         return -1;
-    if (found < 0 && *iteration >= 0) {
+    if (found < 0 && s->newest >= 0) {
         error_set(err, "the checkpoints in %s have disappeared: its file system may not be mounted",
-                  save);
+                  s->save);
         errno = ENOENT;
         return -1;
     }
-    *iteration = found;
+    s->newest = found;
     return 0;
 }
 
-/* The iteration of the newest checkpoint, or -1 if there is none. If a file server is unavailable
- * its checkpoints cannot be seen, and the run must not start from scratch: wait until it answers.
- * Returns CONTINUE, the job's answer if the job ends first, or -1. */
-static int find_newest(const char *save, const char *job, struct supervise_signals *signals,
-                       int64_t *iteration, struct error *err)
+/* Find the newest checkpoint. If a file server is unavailable, its checkpoints cannot be seen, and
+ * the run must not start from scratch: wait until it answers. Returns CONTINUE, the job's answer if
+ * the job ends first, or FAILED. */
+static enum answer find_newest(struct supervision *s, struct error *err)
 {
-    int64_t pause = 1;
+    enum answer answer = CONTINUE;
 
-    while (find_visible(save, iteration, err) < 0) {
-        enum answer answer;
-
-        if (is_permanent(errno))
-            return error_prefix(err, "--save");
+    for (int64_t pause = 1; answer == CONTINUE && find_visible(s, err) < 0;
+         pause = pause < LONGEST_CHECK / 2 ? 2 * pause : LONGEST_CHECK) {
+        if (is_permanent(errno)) {
+            error_prefix(err, "--save");
+            return FAILED;
+        }
         if (pause == 1) {
             error_append(err, "; waiting for the file system");
             log_warning("%s", err->text);
         }
-        supervise_signals_sleep(signals, pause);
-        answer = signals->stopped ? END : ask_job(job, 0, signals);
-        if (answer != CONTINUE)
-            return (int)answer;
-        pause = pause < LONGEST_CHECK / 2 ? 2 * pause : LONGEST_CHECK;
+        supervise_signals_sleep(&s->signals, pause);
+        answer = s->signals.stopped ? END : ask_job(s, 0);
     }
-    return CONTINUE;
+    return answer;
 }
 
 static int start_command(void *context, const char *const *words, struct supervise_signals *signals,
@@ -188,58 +204,49 @@ static int start_command(void *context, const char *const *words, struct supervi
 
 /* A step that srun repeats by itself must name the directory where it will find its checkpoint from
  * the first start on, unless it begins somewhere else. */
-static int run_once(const struct supervise_run *run, const char *const *words, size_t count,
-                    const char *save, int64_t newest, int repeated,
-                    struct supervise_signals *signals, struct error *err)
+static int run_once(struct supervision *s, bool repeated, struct error *err)
 {
     const char **resumed, *step = NULL;
     int code;
 
-    if (newest < 0 &&
-        (!repeated || words_value(words, "--load") || words_value(words, "--load-hf")))
-        return run->start(run->context, words, signals, err);
-    if (newest >= 0 && words_step(words, save, &step, err) < 0)
+    if (s->newest < 0 &&
+        (!repeated || words_value(s->words, "--load") || words_value(s->words, "--load-hf")))
+        return s->run->start(s->run->context, s->words, &s->signals, err);
+    if (s->newest >= 0 && words_step(s->words, s->save, &step, err) < 0)
         return -1;
-    resumed = words_resumed(words, count, save, step);
+    resumed = words_resumed(s->words, s->count, s->save, step);
     if (!resumed)
         return error_set(err, "out of memory");
-    code = run->start(run->context, resumed, signals, err);
+    code = s->run->start(s->run->context, resumed, &s->signals, err);
     free(resumed);
     return code;
 }
 
-/* Consecutive starts that stopped at the same iteration. */
-struct stalled {
-    int64_t iteration, starts;
-};
-
-/* The count is also kept next to the checkpoints, so that it survives a requeue. */
-static void read_stalled(const char *save, struct stalled *stalled)
+static void read_stalled(struct supervision *s)
 {
     char path[PATH_MAX];
-    FILE *file;
+    FILE *file = NULL;
 
-    *stalled = (struct stalled){-2, 0};
-    if (directory_path(path, NULL, "%s/" STARTS, save) < 0)
-        return;
-    file = fopen(path, "re");
-    if (!file)
-        return;
-    if (fscanf(file, "%18" SCNd64 " %18" SCNd64, &stalled->iteration, &stalled->starts) != 2)
-        *stalled = (struct stalled){-2, 0};
-    fclose(file);
+    if (directory_path(path, NULL, "%s/" STARTS, s->save) == 0)
+        file = fopen(path, "re");
+    if (!file ||
+        fscanf(file, "%18" SCNd64 " %18" SCNd64, &s->stalled.iteration, &s->stalled.starts) != 2)
+        s->stalled.iteration = -2, s->stalled.starts = 0;
+    if (file)
+        fclose(file);
 }
 
-static void count_start(const char *save, int64_t iteration, struct stalled *stalled)
+static void count_start(struct supervision *s)
 {
     char text[64];
     struct error ignored;
 
-    stalled->starts = stalled->iteration == iteration ? stalled->starts + 1 : 1;
-    stalled->iteration = iteration;
-    snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", iteration, stalled->starts);
+    s->stalled.starts = s->stalled.iteration == s->newest ? s->stalled.starts + 1 : 1;
+    s->stalled.iteration = s->newest;
+    snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", s->stalled.iteration,
+             s->stalled.starts);
     /* If the directory does not exist yet, no job has been requeued for it. */
-    directory_write(save, STARTS, text, strlen(text), &ignored);
+    directory_write(s->save, STARTS, text, strlen(text), &ignored);
 }
 
 static void remove_file(const char *save, const char *name)
@@ -264,246 +271,227 @@ static const char *const *train_words(const char *const *words)
 }
 
 /* Does the command only print something? */
-static int only_prints(const char *const *words)
+static bool only_prints(const char *const *words)
 {
     for (words = train_words(words); words && *words; words++)
         if (strcmp(*words, "-h") == 0 || option_after(*words, "--help") ||
             option_after(*words, "--dry-run"))
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* Did the command end with 'code' before all ranks had connected, through no fault of theirs? A
  * slurmstepd that was lost leaves its PMIx socket on its node, and after a requeue Slurm cannot
  * launch steps with the same numbers there. srun then kills the ranks on other nodes, or exits with
  * 0. A rank that dies of another signal failed by itself. */
-static int is_unlaunched(const char *const *words, const char *save, const char *job, int code)
+static bool is_unlaunched(const struct supervision *s, int code)
 {
-    if (!train_words(words))
-        return 0;
+    if (!train_words(s->words))
+        return false;
     if (code == 0)
-        return !directory_has(save, TRAIN_DONE);
-    return job && (code == 128 + SIGKILL || code == 128 + SIGTERM) &&
-           !directory_has(save, TRAIN_BEGUN);
+        return !directory_has(s->save, TRAIN_DONE);
+    return s->job && (code == 128 + SIGKILL || code == 128 + SIGTERM) &&
+           !directory_has(s->save, TRAIN_BEGUN);
 }
 
 /* Requeue the job. Slurm then ends this process. */
-static int requeue(const char *job, int code, struct supervise_signals *signals, struct error *err)
+static int requeue(struct supervision *s, int code, struct error *err)
 {
-    const char *words[] = {"scontrol", "requeue", job, NULL};
+    const char *words[] = {"scontrol", "requeue", s->job, NULL};
     int rc;
 
-    printf("megatron supervise: requeueing job %s\n", job);
+    printf("megatron supervise: requeueing job %s\n", s->job);
     fflush(stdout);
-    signals->received = 0;
-    rc = run_command(words, -1, signals, err);
+    s->signals.received = 0;
+    rc = run_command(words, -1, &s->signals, err);
+    if (rc < 0)
+        return -1;
     /* Slurm may also end scontrol before it gets its answer. */
     if (rc != 0 && rc <= 128)
-        return rc < 0
-                   ? -1
-                   : error_set(
-                         err,
+        return error_set(err,
                          "`scontrol requeue %s` failed with exit code %d; requeue the job by hand",
-                         job, rc);
-    for (int i = 0; i < 60 && !signals->received; i++)
-        supervise_signals_sleep(signals, 1);
+                         s->job, rc);
+    for (int i = 0; i < 60 && !s->signals.received; i++)
+        supervise_signals_sleep(&s->signals, 1);
     return code;
 }
 
 /* The run was not launched: launch it again? The next step has another number, and this attempt
  * does not count. A command that exits with 0 may be one that never trains: the pauses grow, and
- * after a few of them this returns -1. */
-static int relaunch(const char *command, const char *job, int code,
-                    struct supervise_signals *signals, int *launches, struct error *err)
+ * after a few of them this returns FAILED. */
+static enum answer relaunch(struct supervision *s, int code, struct error *err)
 {
-    printf("megatron supervise: %s exited with code %d, but the run did not %s\n", command, code,
-           code == 0 ? "finish" : "start");
+    printf("megatron supervise: %s exited with code %d, but the run did not %s\n", s->words[0],
+           code, code == 0 ? "finish" : "start");
     fflush(stdout);
-    if (++*launches >= MAX_EMPTY && code == 0)
-        return error_set(err,
-                         "%s exited with code 0 %d times, but the run did not finish; see its "
-                         "messages above, and run a command that does not train without supervise",
-                         command, *launches);
-    if (*launches > MAX_LAUNCHES || ask_job(job, 0, signals) == END)
-        return 0;
-    supervise_signals_sleep(signals, code == 0 ? 1 << (*launches < 5 ? *launches - 1 : 4) : 1);
-    return !signals->stopped;
+    if (++s->launches >= MAX_EMPTY && code == 0) {
+        error_set(err,
+                  "%s exited with code 0 %d times, but the run did not finish; see its messages "
+                  "above, and run a command that does not train without supervise",
+                  s->words[0], s->launches);
+        return FAILED;
+    }
+    if (s->launches > MAX_LAUNCHES || ask_job(s, 0) == END)
+        return END;
+    supervise_signals_sleep(&s->signals,
+                            code == 0 ? 1 << (s->launches < 5 ? s->launches - 1 : 4) : 1);
+    return s->signals.stopped ? END : CONTINUE;
 }
 
 /* Report and count the end of a start; -1 if there were too many without a new checkpoint. */
-static int count_end(const char *save, int code, int64_t iteration, int64_t most,
-                     struct stalled *stalled, struct error *err)
+static int count_end(struct supervision *s, int code, struct error *err)
 {
-    count_start(save, iteration, stalled);
-    if (iteration < 0)
+    count_start(s);
+    if (s->newest < 0)
         printf("megatron supervise: the run exited with code %d before its first checkpoint\n",
                code);
     else
         printf("megatron supervise: the run exited with code %d; its last checkpoint is iteration "
                "%" PRId64 "\n",
-               code, iteration);
+               code, s->newest);
     fflush(stdout);
-    if (stalled->starts <= most)
+    if (s->stalled.starts <= s->given->starts)
         return 0;
-    remove_file(save, STARTS); /* a user who starts it again has changed something */
+    remove_file(s->save, STARTS); /* a user who starts it again has changed something */
     return error_set(
         err,
         "%" PRId64
         " consecutive starts saved no new checkpoint in %s; see the run's error messages above",
-        stalled->starts, save);
+        s->stalled.starts, s->save);
 }
 
 /* Seconds until the next start; the last one began 'lived' seconds ago. Repeated failures may be
  * caused by a file system or network that is down for minutes, so the pause grows. */
-static int64_t pause_after(const struct supervise_options *given, const struct stalled *stalled,
-                           double lived)
+static int64_t pause_after(const struct supervision *s, double lived)
 {
-    int64_t pause = given->pause;
+    int64_t pause = s->given->pause;
 
-    for (int64_t i = 1; i < stalled->starts && pause < LONGEST_PAUSE; i++)
+    for (int64_t i = 1; i < s->stalled.starts && pause < LONGEST_PAUSE; i++)
         pause *= 4;
     if (pause > LONGEST_PAUSE)
         pause = LONGEST_PAUSE;
     pause -= (int64_t)lived;
-    return pause > 0 ? pause : given->pause > 0;
-}
-
-static void report_restart(int64_t pause, int64_t number, int64_t most)
-{
-    char when[40] = "now";
-
-    if (pause > 1)
-        snprintf(when, sizeof(when), "in %" PRId64 " s", pause);
-    printf("megatron supervise: restarting %s: restart %" PRId64 " of at most %" PRId64
-           " without a new checkpoint\n",
-           when, number, most);
-    fflush(stdout);
+    return pause > 0 ? pause : s->given->pause > 0;
 }
 
 /* After Ctrl-C, and after an early end outside of a job. */
-static void report_stop(const char *save, const char *job)
+static void report_stop(const struct supervision *s)
 {
     int64_t newest = -1;
 
-    if (directory_newest(save, -1, &newest, NULL) == 0 && newest >= 0)
+    if (directory_newest(s->save, -1, &newest, NULL) == 0 && newest >= 0)
         printf("megatron supervise: stopped; to continue from iteration %" PRId64, newest);
     else
         printf("megatron supervise: stopped before the first checkpoint; to begin again");
-    if (job)
-        printf(", run `scontrol requeue %s` or", job);
+    if (s->job)
+        printf(", run `scontrol requeue %s` or", s->job);
     else
         printf(",");
-    printf(" start the same command again, with --save %s\n", save);
+    printf(" start the same command again, with --save %s\n", s->save);
     fflush(stdout);
 }
 
-/* End as the job's answer demands, with the run's exit code. */
-static int end_with(enum answer answer, const char *job, int code,
-                    struct supervise_signals *signals, struct error *err)
-{
-    return answer == REQUEUE ? requeue(job, code, signals, err) : code;
-}
-
 /* What to do after a run that stopped with 'code' after 'lived' seconds and is not finished:
- * CONTINUE after a pause, another answer, or -1 to give up. */
-static int after_run(const struct supervise_options *given, const char *save, const char *job,
-                     int code, double lived, int64_t *newest, struct stalled *stalled,
-                     struct supervise_signals *signals, struct error *err)
+ * CONTINUE after a pause, another answer, or FAILED to give up. */
+static enum answer after_run(struct supervision *s, int code, double lived, struct error *err)
 {
+    enum answer answer = find_newest(s, err);
+    char when[40] = "now";
     int64_t pause;
-    int answer = find_newest(save, job, signals, newest, err);
 
     if (answer != CONTINUE)
         return answer;
-    if (count_end(save, code, *newest, given->starts, stalled, err) < 0)
-        return -1;
+    if (count_end(s, code, err) < 0)
+        return FAILED;
     if (code == TRAIN_ENDED_EARLY)
-        return job && ask_job(job, 0, signals) != END ? REQUEUE : END;
-    pause = pause_after(given, stalled, lived);
-    answer = (int)ask_job(job, pause, signals);
+        return s->job && ask_job(s, 0) != END ? REQUEUE : END;
+    pause = pause_after(s, lived);
+    answer = ask_job(s, pause);
     if (answer == REQUEUE)
         printf("megatron supervise: not enough time left in this job for another start\n");
     if (answer != CONTINUE)
         return answer;
-    report_restart(pause, stalled->starts, given->starts);
-    supervise_signals_sleep(signals, pause);
-    return signals->stopped ? END : CONTINUE;
-}
-
-static void report_repeated(void)
-{
-    printf("megatron supervise: srun restarts the step itself (--auto-resume=1), so supervise does "
-           "not\n");
+    if (pause > 1)
+        snprintf(when, sizeof(when), "in %" PRId64 " s", pause);
+    printf("megatron supervise: restarting %s: restart %" PRId64 " of at most %" PRId64
+           " without a new checkpoint\n",
+           when, s->stalled.starts, s->given->starts);
     fflush(stdout);
+    supervise_signals_sleep(&s->signals, pause);
+    return s->signals.stopped ? END : CONTINUE;
 }
 
 int supervise(const struct supervise_options *given, const struct supervise_run *run,
               const char *const *words, size_t count, struct error *err)
 {
-    const char *save = words_value(words, "--save");
-    const char *job = run->is_launcher ? NULL : getenv("SLURM_JOB_ID");
-    struct supervise_signals signals;
-    struct stalled stalled;
-    int64_t newest = -1;
-    int launches = 0, answer, code = 1;
-    int repeated =
-        !run->is_launcher && words_resume_themselves(words, (const char *const *)environ);
+    bool launcher = run->is_launcher;
+    struct supervision s = {.given = given,
+                            .run = run,
+                            .words = words,
+                            .count = count,
+                            .save = words_value(words, "--save"),
+                            .job = launcher ? NULL : getenv("SLURM_JOB_ID"),
+                            .newest = -1};
+    bool repeated = !launcher && words_resume_themselves(words, (const char *const *)environ);
+    bool prints = only_prints(words);
+    enum answer answer;
+    int code = 1;
 
-    if (only_prints(words)) {
-        supervise_signals_open(&signals, !job, run->is_launcher ? NULL : words[0]);
-        return run->start(run->context, words, &signals, err);
-    }
-    if (!save)
+    if (!prints && !s.save)
         return error_set_code(
             err, ERROR_USAGE,
             "the command does not save checkpoints to resume from; add --save DIR to it");
-    supervise_signals_open(&signals, !job, run->is_launcher ? NULL : words[0]);
-    if (repeated)
-        report_repeated();
-    for (int started = 0;; started = 1) {
+    supervise_signals_open(&s.signals, !s.job, launcher ? NULL : words[0]);
+    if (prints)
+        return run->start(run->context, words, &s.signals, err);
+    if (repeated) {
+        printf("megatron supervise: srun restarts the step itself (--auto-resume=1), so supervise "
+               "does not\n");
+        fflush(stdout);
+    }
+    for (bool started = false;; started = true) {
         double began;
 
-        answer = find_newest(save, job, &signals, &newest, err);
+        answer = find_newest(&s, err);
         if (answer != CONTINUE)
-            return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
-        if (!started && !run->is_launcher) {
-            setenv(TRAIN_SUPERVISED, "1", 1);
-            remove_file(save, TRAIN_ARGUMENTS);
-        }
+            break;
         if (!started)
-            read_stalled(save, &stalled);
-        if (!run->is_launcher) {
-            remove_file(save, TRAIN_BEGUN);
-            remove_file(save, TRAIN_DONE);
+            read_stalled(&s);
+        if (!started && !launcher) {
+            setenv(TRAIN_SUPERVISED, "1", 1);
+            remove_file(s.save, TRAIN_ARGUMENTS);
+        }
+        if (!launcher) {
+            remove_file(s.save, TRAIN_BEGUN);
+            remove_file(s.save, TRAIN_DONE);
         }
         began = clock_now();
-        code = run_once(run, words, count, save, newest, repeated, &signals, err);
+        code = run_once(&s, repeated, err);
         if (given->report)
-            supervise_report(given->report, words, &signals.before);
+            supervise_report(given->report, words, &s.signals.before);
         if (repeated && code != TRAIN_ENDED_EARLY)
             return code;
-        if (!signals.stopped && !run->is_launcher && is_unlaunched(words, save, job, code)) {
-            int again = relaunch(words[0], job, code, &signals, &launches, err);
-
-            if (again < 0)
+        if (!s.signals.stopped && !launcher && is_unlaunched(&s, code)) {
+            answer = relaunch(&s, code, err);
+            if (answer == FAILED)
                 return -1;
-            if (again)
+            if (answer == CONTINUE)
                 continue;
             code = code == 0 ? 1 : code;
         } else {
-            launches = 0;
+            s.launches = 0;
         }
-        if (code > 0 && signals.stopped)
-            report_stop(save, job);
-        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.stopped)
+        if (code > 0 && s.signals.stopped)
+            report_stop(&s);
+        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || s.signals.stopped)
             return code;
-        answer = after_run(given, save, job, code, clock_now() - began, &newest, &stalled, &signals,
-                           err);
-        if (answer == END && (signals.stopped || (!job && code == TRAIN_ENDED_EARLY)))
-            report_stop(save, job);
+        answer = after_run(&s, code, clock_now() - began, err);
+        if (answer == END && (s.signals.stopped || (!s.job && code == TRAIN_ENDED_EARLY)))
+            report_stop(&s);
         if (answer != CONTINUE)
-            return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
+            break;
     }
+    return answer == FAILED ? -1 : answer == REQUEUE ? requeue(&s, code, err) : code;
 }
 
 static int run_supervise(void *given, const struct options_result *result, struct error *err)
