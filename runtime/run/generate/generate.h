@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron generate`: from weights and prompts to texts. */
+/* `megatron generate`: from weights and prompts to texts.
+ *
+ *     struct generate_options options;
+ *
+ *     generate_default(&options);
+ *     options.load = "checkpoints/7b";
+ *     options.prompt_file = "-";
+ *     generate_run(&options, &world, err);                    on all ranks
+ */
 #ifndef MEGATRON_GENERATE_H
 #define MEGATRON_GENERATE_H
 

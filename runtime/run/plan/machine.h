@@ -4,9 +4,10 @@
  * administrators can add to and `megatron plan --calibrate` writes.
  *
  *     struct machines *machines = machines_open(NULL, err);
- *     const struct machine *machine = machines ? machines_find(machines, "p5.48xlarge", err) :
- * NULL;
+ *     const struct machine *machine = NULL;
  *
+ *     if (machines)
+ *         machine = machines_find(machines, "p5.48xlarge", err);
  *     if (machine)
  *         printf("%d x %s\n", machine->gpus, machine->gpu.name);
  *     machines_destroy(machines);

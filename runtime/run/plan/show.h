@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `megatron plan` prints about a search. */
+/* What `megatron plan` prints about a search.
+ *
+ *     struct search_request request = {.machine = machine, .nodes = 4, .recompute = -1};
+ *     struct search search;
+ *     struct own own;
+ *
+ *     if (own_open(&own, words, count, 4 * machine->gpus, err) == 0 &&
+ *         search_run(&search, &own, &request, err) == 0)
+ *         show_text(&(struct show){.search = &search, .request = &request, ...}, stdout);
+ *     search_clear(&search);
+ *     own_close(&own);
+ */
 #ifndef MEGATRON_SHOW_H
 #define MEGATRON_SHOW_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report: one HTML file that needs nothing else.
  *
- *     struct input_options options = {.words = (const char *[]){"runs/7b"}, .word_count = 1, .peak
- * = NAN}; struct input input;
+ *     const char *words[] = {"runs/7b"};
+ *     struct input_options options = {.words = words, .word_count = 1, .peak = NAN};
+ *     struct input input;
  *
  *     if (input_read(&input, &options, err) == 0)
  *         page_write(&input, file);
