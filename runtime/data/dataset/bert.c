@@ -63,8 +63,7 @@ static int build(void *arg, struct index_writer *writer, struct error *err)
 struct index_file *bert_index_get(const struct indexed *corpus, int64_t first, int64_t count,
                                   const struct masked_config *config, int64_t sequence_length,
                                   int64_t samples, uint32_t seed, const char *split,
-                                  const char *const *directories, int directory_count,
-                                  double deadline, struct error *err)
+                                  const struct index_place *place, struct error *err)
 {
     const struct indexed_info *info = indexed_info(corpus);
     struct building building = {
@@ -77,12 +76,8 @@ struct index_file *bert_index_get(const struct indexed *corpus, int64_t first, i
                     .least = config->binary ? 2 : 1},
         .first = first,
     };
-    struct index_request request = {.directories = directories,
-                                    .directory_count = directory_count,
-                                    .kind = "BERTDataset",
-                                    .deadline = deadline,
-                                    .build = build,
-                                    .arg = &building};
+    struct index_request request = {
+        .place = place, .kind = "BERTDataset", .build = build, .arg = &building};
     struct index_file *file;
     char *description;
 

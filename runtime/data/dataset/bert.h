@@ -49,8 +49,7 @@ int bert_make(const struct masked_config *config, uint32_t seed, int64_t number,
 struct index_file *bert_index_get(const struct indexed *corpus, int64_t first, int64_t count,
                                   const struct masked_config *config, int64_t sequence_length,
                                   int64_t samples, uint32_t seed, const char *split,
-                                  const char *const *directories, int directory_count,
-                                  double deadline, struct error *err);
+                                  const struct index_place *place, struct error *err);
 int64_t bert_index_samples(const struct index_file *index);
 
 /* Put sample 'number' of a mapping into a row of 'batch'. Callable from any thread. */

@@ -130,8 +130,7 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
 }
 
 int blend_index_get(struct dataset *dataset, const double *weights, int64_t wanted,
-                    const char *const *directories, int directory_count, double deadline,
-                    struct error *err)
+                    const struct index_place *place, struct error *err)
 {
     size_t count = dataset->member_count;
     struct blend_work work = {
@@ -146,11 +145,9 @@ int blend_index_get(struct dataset *dataset, const double *weights, int64_t want
     snprintf(kind, sizeof(kind), "BlendedDataset-%s", dataset_split_name(dataset->split));
     if (status == 0) {
         struct index_request request = {
-            .directories = directories,
-            .directory_count = directory_count,
+            .place = place,
             .kind = kind,
             .description = description = describe(&work),
-            .deadline = deadline,
             .build = build_blend,
             .arg = &work,
         };

@@ -31,8 +31,7 @@ struct builder {
     struct data_paths paths;
     struct task *tasks;
     size_t task_count;
-    int threads; /* for each task */
-    double deadline;
+    int threads;              /* for each task */
     char own_cache[PATH_MAX]; /* in the temporary directory; "" if there is none */
 };
 
@@ -82,7 +81,7 @@ static int build_member(void *arg, int64_t i, struct error *err)
 {
     const struct builder *builder = arg;
     const struct task *task = &builder->tasks[i];
-    const char *split = dataset_split_name(task->dataset->split), *directories[2];
+    const char *split = dataset_split_name(task->dataset->split);
     struct gpt_request request = {
         .corpus = task->member->corpus,
         .first = task->first,
@@ -92,17 +91,15 @@ static int build_member(void *arg, int64_t i, struct error *err)
         .seed = builder->config->seed,
     };
     char beside[PATH_MAX];
-    int count =
-        cache_directories(builder->config, builder->own_cache, task->prefix, beside, directories);
+    struct index_place place =
+        cache_place(builder->config, builder->own_cache, task->prefix, beside);
 
     if (task->dataset->bert)
-        task->member->index =
-            bert_index_get(request.corpus, request.first, request.count,
-                           &task->dataset->bert_config, request.sequence_length, task->samples,
-                           request.seed, split, directories, count, builder->deadline, err);
+        task->member->index = bert_index_get(request.corpus, request.first, request.count,
+                                             &task->dataset->bert_config, request.sequence_length,
+                                             task->samples, request.seed, split, &place, err);
     else
-        task->member->index = gpt_index_get(&request, split, directories, count, builder->deadline,
-                                            builder->threads, err);
+        task->member->index = gpt_index_get(&request, split, &place, builder->threads, err);
     return task->member->index ? 0 : -1;
 }
 
@@ -219,9 +216,8 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
 {
     struct dataset *dataset = builder->splits[split];
     const struct blend *blend = &builder->paths.blends[split];
-    const char *directories[2];
+    struct index_place place;
     char beside[PATH_MAX];
-    int count;
 
     if (!dataset)
         return 0;
@@ -238,10 +234,8 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
         dataset->samples = dataset_part_samples(dataset, 0);
         return 0;
     }
-    count = cache_directories(builder->config, builder->own_cache, blend->prefixes[0], beside,
-                              directories);
-    return blend_index_get(dataset, blend->weights, builder->config->samples[split], directories,
-                           count, builder->deadline, err);
+    place = cache_place(builder->config, builder->own_cache, blend->prefixes[0], beside);
+    return blend_index_get(dataset, blend->weights, builder->config->samples[split], &place, err);
 }
 
 /* Raise the limit on open files for the data, beyond what everything else needs. */
@@ -295,9 +289,7 @@ static int build_all(struct builder *builder, struct error *err)
 int dataset_build(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
                   struct error *err)
 {
-    struct builder builder = {.config = config,
-                              .splits = splits,
-                              .deadline = config->deadline > 0 ? config->deadline : 600};
+    struct builder builder = {.config = config, .splits = splits};
     int status = data_paths_read(config, &builder.paths, err);
 
     if (!config->cache_path)

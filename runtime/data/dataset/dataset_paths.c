@@ -90,18 +90,19 @@ void cache_own_directory(char path[PATH_MAX])
         close(fd);
 }
 
-int cache_directories(const struct dataset_config *config, const char *own, const char *prefix,
-                      char beside[PATH_MAX], const char *directories[2])
+struct index_place cache_place(const struct dataset_config *config, const char *own,
+                               const char *prefix, char beside[PATH_MAX])
 {
+    struct index_place place = {.deadline = config->deadline > 0 ? config->deadline : 600};
     int count = 0;
 
     if (config->cache_path) {
-        directories[count++] = config->cache_path;
-        return count;
+        place.directories[0] = config->cache_path;
+        return place;
     }
     if (snprintf(beside, PATH_MAX, "%s/cache/GPTDataset_indices", prefix) < PATH_MAX)
-        directories[count++] = beside;
+        place.directories[count++] = beside;
     if (own[0])
-        directories[count++] = own;
-    return count;
+        place.directories[count] = own;
+    return place;
 }

@@ -73,10 +73,10 @@ int data_paths_part(const struct indexed *corpus, enum dataset_split split, bool
  * if there is none. */
 void cache_own_directory(char path[PATH_MAX]);
 
-/* The directories for indices of the corpus 'prefix', best first; 'own' is cache_own_directory's.
- * Returns their number. */
-int cache_directories(const struct dataset_config *config, const char *own, const char *prefix,
-                      char beside[PATH_MAX], const char *directories[2]);
+/* Where the indices of the corpus 'prefix' are; 'own' is cache_own_directory's, and 'beside' has
+ * room for the path of a directory beside the corpus. */
+struct index_place cache_place(const struct dataset_config *config, const char *own,
+                               const char *prefix, char beside[PATH_MAX]);
 
 enum { BLEND_CORPUS, BLEND_SAMPLE, BLEND_TAKEN }; /* i16, i64 per sample; i64 per member */
 
@@ -90,7 +90,6 @@ void mock_text(const struct dataset *dataset, int64_t i, int32_t *text);
  * user's, normalized; NULL if the sizes of the corpora decide. 'wanted' is the number of samples;
  * negative: all. Sets dataset->blend and dataset->samples. */
 int blend_index_get(struct dataset *dataset, const double *weights, int64_t wanted,
-                    const char *const *directories, int directory_count, double deadline,
-                    struct error *err);
+                    const struct index_place *place, struct error *err);
 
 #endif

@@ -77,17 +77,14 @@ int index_threads(int wanted)
 }
 
 struct index_file *gpt_index_get(const struct gpt_request *request, const char *split,
-                                 const char *const *directories, int directory_count,
-                                 double deadline, int threads, struct error *err)
+                                 const struct index_place *place, int threads, struct error *err)
 {
     struct gpt_build build = {.request = request, .threads = index_threads(threads)};
     char *description = describe(request, split), kind[64];
     struct index_request cached = {
-        .directories = directories,
-        .directory_count = directory_count,
+        .place = place,
         .kind = kind,
         .description = description,
-        .deadline = deadline,
         .build = gpt_build,
         .arg = &build,
     };

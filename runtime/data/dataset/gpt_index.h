@@ -46,8 +46,7 @@ int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_
 /* Get the index for 'request' from the cache, or build it with 'threads' threads. 'split' is its
  * name ("train"). Building needs less memory than the size of the index. Caller must close. */
 struct index_file *gpt_index_get(const struct gpt_request *request, const char *split,
-                                 const char *const *directories, int directory_count,
-                                 double deadline, int threads, struct error *err);
+                                 const struct index_place *place, int threads, struct error *err);
 
 /* The number of threads to build an index with if the caller asks for 'wanted' (at most 64); 0: one
  * per CPU that this thread may run on, at most 16. */

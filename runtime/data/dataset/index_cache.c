@@ -111,12 +111,12 @@ static int wait_turn(const struct index_request *request, const struct target *t
                      const struct lease_watch *watch, double waited, double *pause,
                      struct error *err)
 {
-    if (waited > request->deadline)
+    if (waited > request->place->deadline)
         return error_set(err,
                          "timed out after %.0f s waiting for another process to create %s; %s is "
                          "held by (host,process,...) %.*s; if that is not running, remove the lock "
                          "file",
-                         request->deadline, target->path, target->lock,
+                         request->place->deadline, target->path, target->lock,
                          (int)strcspn(watch->seen, " \n"), watch->seen);
     clock_sleep_about(*pause);
     *pause = *pause < 0.5 ? *pause * 2 : 1;
@@ -190,15 +190,15 @@ struct index_file *index_file_get(const struct index_request *request, struct er
         error_set(err, "%s: the path of the data is too long; use a shorter one", request->kind);
         goto done;
     }
-    for (int i = 0; i < request->directory_count && !file; i++) {
+    for (int i = 0; i < 2 && request->place->directories[i] && !file; i++) {
         struct error ignored;
 
-        if (find_target(request, request->directories[i], target, err) < 0)
+        if (find_target(request, request->place->directories[i], target, err) < 0)
             goto done;
         index_file_open(target->path, request->description, &file, &ignored);
     }
-    for (int i = 0; i < request->directory_count && !file && closed; i++) {
-        if (find_target(request, request->directories[i], target, err) < 0)
+    for (int i = 0; i < 2 && request->place->directories[i] && !file && closed; i++) {
+        if (find_target(request, request->place->directories[i], target, err) < 0)
             goto done;
         file = get_in(request, target, &closed, err);
     }

@@ -41,13 +41,17 @@ int index_writer_read(const struct index_writer *writer, int which, int64_t firs
 
 typedef int index_builder(void *arg, struct index_writer *writer, struct error *err);
 
+/* Where files are searched and written to. */
+struct index_place {
+    const char *directories[2]; /* best first; NULL: there is none */
+    double deadline;            /* seconds to wait for another process that builds the same file */
+};
+
 struct index_request {
-    const char *const *directories; /* directories to search and to write to, best first */
-    int directory_count;
+    const struct index_place *place;
     const char *kind;        /* part of the file's name: "GPTDataset-train" */
     const char *description; /* everything that determines the content; its hash is part of the
                                 file name */
-    double deadline;         /* seconds to wait for another process that builds the same file */
     index_builder *build;
     void *arg;
 };

@@ -343,11 +343,11 @@ static struct index_file *get_index(const struct indexed *corpus, int64_t length
         .seed = seed,
     };
     struct error err = {.text = ""};
-    const char *directory = scratch_path("cache/deep");
+    const struct index_place place = {.directories = {scratch_path("cache/deep")}, .deadline = 10};
     struct index_file *file;
 
     scratch_remove_below(scratch_path("cache"));
-    file = gpt_index_get(&request, "train", &directory, 1, 10, threads, &err);
+    file = gpt_index_get(&request, "train", &place, threads, &err);
     if (!file)
         diag("%s", err.text);
     return file;

@@ -36,12 +36,11 @@ static int build(void *arg, struct index_writer *writer, struct error *err)
 static struct index_file *get(const char *directory, const char *how, double deadline,
                               struct error *err)
 {
+    const struct index_place place = {.directories = {directory}, .deadline = deadline};
     struct index_request request = {
-        .directories = &directory,
-        .directory_count = 1,
+        .place = &place,
         .kind = "test",
         .description = "what it is made from",
-        .deadline = deadline,
         .build = build,
         .arg = (void *)how,
     };
@@ -218,13 +217,12 @@ static void test_cut_later(void)
 
 static void test_closed_directory(void)
 {
-    const char *directories[] = {"/proc/nothing/here", scratch_path("second")};
+    struct index_place place = {.directories = {"/proc/nothing/here", scratch_path("second")},
+                                .deadline = 5};
     struct index_request request = {
-        .directories = directories,
-        .directory_count = 2,
+        .place = &place,
         .kind = "test",
         .description = "x",
-        .deadline = 5,
         .build = build,
     };
     struct error err = {.text = ""};
@@ -232,7 +230,7 @@ static void test_closed_directory(void)
 
     ok(is_good(file) && strstr(index_file_path(file), "second"), "the second directory serves");
     index_file_close(file);
-    request.directory_count = 1;
+    place.directories[1] = NULL;
     ok(!index_file_get(&request, &err) && err.code == ERROR_NO_CACHE,
        "without one, an error with its own code");
 }
