@@ -134,7 +134,7 @@ static void run(const struct optimizer_config *c, struct ranks *ranks)
         stop(&err);
     for (int step = 1; step <= STEPS; step++) {
         fill(m, host, step);
-        optimizer_begin(o);
+        optimizer_phase(o, STEP_BEGIN);
         optimizer_finish(o);
     }
     optimizer_settle(o);

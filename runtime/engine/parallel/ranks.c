@@ -173,9 +173,12 @@ static int check_fp8(struct device *device, const struct ranks_config *config, s
     return 0;
 }
 
-static int open_device(struct ranks *r, const struct ranks_config *config,
-                       const struct world *world, struct error *err)
+int ranks_open(struct ranks *r, const struct ranks_config *config, const struct world *world,
+               struct error *err)
 {
+    struct comm_options options;
+
+    memset(r, 0, sizeof(*r));
     r->device = ranks_open_device(config, world, err);
     if (!r->device)
         return -1;
@@ -183,28 +186,14 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
         error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only", r->device->name);
         return error_append(err, "; drop --bf16 or --fp16");
     }
-    return check_fp8(r->device, config, err);
-}
-
-static int open_comm(struct ranks *r, const struct ranks_config *config, const struct world *world,
-                     struct error *err)
-{
-    struct comm_options options = comm_options_of(world, r->device, config->deadline);
-    const char *name = comm_choose(options.size, strcmp(r->device->name, "cpu") != 0);
-
+    if (check_fp8(r->device, config, err) < 0)
+        return -1;
+    options = comm_options_of(world, r->device, config->deadline);
     options.deterministic = config->deterministic;
     options.longer = "raise --distributed-timeout-minutes";
-    r->comm = comm_open(name, &options, err);
-    return r->comm ? 0 : -1;
-}
-
-int ranks_open(struct ranks *r, const struct ranks_config *config, const struct world *world,
-               struct error *err)
-{
-    memset(r, 0, sizeof(*r));
-    if (open_device(r, config, world, err) < 0 || open_comm(r, config, world, err) < 0)
-        return -1;
-    return parallel_create(&r->parallel, r->comm, &config->layout, err);
+    r->comm =
+        comm_open(comm_choose(options.size, strcmp(r->device->name, "cpu") != 0), &options, err);
+    return r->comm ? parallel_create(&r->parallel, r->comm, &config->layout, err) : -1;
 }
 
 void ranks_close(struct ranks *r)

@@ -371,7 +371,7 @@ int engine_step(struct engine *e, struct batch_loader *loader, int64_t iteration
     if (make_pipeline(e, &e->train, &e->train_micros, micros, 0, err) < 0 ||
         send_numbers(e, iteration, samples, err) < 0)
         return -1;
-    optimizer_begin(e->optimizer);
+    optimizer_phase(e->optimizer, STEP_BEGIN);
     e->steps++;
     device_event_record(e->began[e->steps % STEPS_TIMED], e->stream);
     e->timing = 1;
@@ -402,7 +402,7 @@ int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micro
     if (make_pipeline(e, &e->evaluate, &e->evaluate_micros, micros, 1, err) < 0 ||
         device_event_wait(e->numbers->copied, e->config.deadline, err) < 0)
         return -1;
-    optimizer_begin(e->optimizer);
+    optimizer_phase(e->optimizer, STEP_BEGIN);
     if (run_micros(e, &e->evaluate, loader, micros, 1, err) < 0)
         return -1;
     send_tokens(e, e->numbers);
@@ -435,7 +435,7 @@ void engine_report(struct engine *e)
     device_copy(e->stream, e->late_report, model_facts(e->model).state, sizeof(*e->report),
                 COPY_TO_HOST);
     device_event_record(e->reported[++e->reports % 2], e->stream);
-    optimizer_reset_log(e->optimizer);
+    optimizer_phase(e->optimizer, STEP_RESET);
 }
 
 int engine_report_done(const struct engine *e)

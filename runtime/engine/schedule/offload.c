@@ -83,11 +83,14 @@ void offload_destroy(struct offload *o)
 /* This step reads what the last one wrote. */
 void offload_begin(struct offload *o)
 {
-    offload_settle(o, o->in);
+    if (o)
+        offload_settle(o, o->in);
 }
 
 void offload_settle(struct offload *o, struct device_stream *stream)
 {
+    if (!o)
+        return;
     device_event_record(o->settled, o->out);
     device_event_follow(stream, o->settled);
 }

@@ -32,7 +32,7 @@ struct offload *offload_create(struct device *device, int64_t hosted,
                                const struct state_types *types, struct error *err);
 void offload_destroy(struct offload *offload);
 
-/* Before the first offload_take of a step. */
+/* Before the first offload_take of a step. Here and in offload_settle NULL is allowed. */
 void offload_begin(struct offload *offload);
 
 /* Copy 'count' elements to device memory, which 'stream' may use up to offload_give; offload_give

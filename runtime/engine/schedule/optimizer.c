@@ -2,6 +2,7 @@
 #include "optimizer_private.h"
 #include "base/core/xmalloc.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +12,6 @@ struct state_types optimizer_types(const struct optimizer_config *config, enum d
     return (struct state_types){.master = (type != TYPE_FP32 || config->gather) && !config->half,
                                 .moment1 = config->moment1,
                                 .moment2 = config->moment2};
-}
-
-static int create_memory(struct optimizer *o, struct error *err)
-{
-    struct state_types types = optimizer_types(&o->config, o->type);
-
-    return optimizer_state_create(&o->state, o->device, o->parameters->shard_elements, &types,
-                                  o->config.offload, err);
 }
 
 static void create_gathering(struct optimizer *o)
@@ -63,19 +56,13 @@ void optimizer_settle(struct optimizer *o)
         settle_bucket(o, i);
 }
 
-static int create_muon(struct optimizer *o, struct error *err)
-{
-    if (o->config.rules.optimizer != OPTIMIZER_MUON)
-        return 0;
-    o->muon = muon_create(&o->config.muon, o->model, o->parallel, o->device, err);
-    return o->muon ? 0 : -1;
-}
-
 struct optimizer *optimizer_create(const struct optimizer_config *config, struct model *model,
                                    const struct parallel *parallel, struct device *device,
                                    enum device_type type, struct error *err)
 {
     struct optimizer *o = xcalloc(1, sizeof(*o));
+    const struct state_types types = optimizer_types(config, type);
+    bool muon = config->rules.optimizer == OPTIMIZER_MUON;
 
     o->config = *config;
     o->model = model;
@@ -90,13 +77,17 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
     o->ready = device_event_create(device, 0);
     o->reduced = device_event_create(device, 0);
     create_gathering(o);
-    if (create_memory(o, err) < 0 || optimizer_create_plans(o, err) < 0 ||
-        create_muon(o, err) < 0) {
-        optimizer_destroy(o);
-        return NULL;
-    }
     model_on_use(model, use_layer, o);
+    if (optimizer_state_create(&o->state, device, o->parameters->shard_elements, &types,
+                               config->offload, err) < 0 ||
+        optimizer_create_plans(o, err) < 0)
+        goto fail;
+    if (muon && !(o->muon = muon_create(&config->muon, model, parallel, device, err)))
+        goto fail;
     return o;
+fail:
+    optimizer_destroy(o);
+    return NULL;
 }
 
 void optimizer_destroy(struct optimizer *o)
@@ -154,19 +145,9 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
     return optimizer_state_clear(&o->state, o->stream, err);
 }
 
-static void phase(struct optimizer *o, enum step_phase phase)
+void optimizer_phase(struct optimizer *o, enum step_phase phase)
 {
     run_step(o->phases[phase], o->stream, &(struct step_operands){o->facts.state});
-}
-
-void optimizer_begin(struct optimizer *o)
-{
-    phase(o, STEP_BEGIN);
-}
-
-void optimizer_reset_log(struct optimizer *o)
-{
-    phase(o, STEP_RESET);
 }
 
 /* Each tensor-parallel rank has gradients of replicated parameters from its own rows only. */
@@ -343,7 +324,7 @@ static void cast_late(struct optimizer *o)
     int next = 0;
 
     model_weight_scales(o->model);
-    optimizer_state_begin(&o->state);
+    offload_begin(o->state.offload);
     for (int i = 0; i < o->parameters->bucket_count; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
 
@@ -360,7 +341,7 @@ static void cast_late(struct optimizer *o)
         }
         gather(o, i);
     }
-    optimizer_state_end(&o->state, o->stream);
+    offload_settle(o->state.offload, o->stream);
 }
 
 static void update(struct optimizer *o)
@@ -372,7 +353,7 @@ static void update(struct optimizer *o)
     o->held = NULL;
     if (!late)
         model_weight_scales(o->model);
-    optimizer_state_begin(&o->state);
+    offload_begin(o->state.offload);
     if (o->muon)
         update_matrices(o);
     for (int i = 0; i < o->parameters->bucket_count; i++) {
@@ -380,7 +361,7 @@ static void update(struct optimizer *o)
         if (!late)
             gather(o, i);
     }
-    optimizer_state_end(&o->state, o->stream);
+    offload_settle(o->state.offload, o->stream);
     if (late)
         cast_late(o);
 }
@@ -410,9 +391,9 @@ void optimizer_finish(struct optimizer *o)
                         COMM_SUM);
     comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
     model_scaling_end(o->model);
-    phase(o, STEP_CLIP);
+    optimizer_phase(o, STEP_CLIP);
     update(o);
-    phase(o, STEP_END);
+    optimizer_phase(o, STEP_END);
 }
 
 int optimizer_export(struct optimizer *o, struct error *err)
@@ -458,8 +439,8 @@ void optimizer_sum_weights(struct optimizer *o)
     double *sum = &o->facts.state->norm_squared;
 
     optimizer_settle(o);
-    phase(o, STEP_BEGIN);
-    optimizer_state_begin(&o->state);
+    optimizer_phase(o, STEP_BEGIN);
+    offload_begin(o->state.offload);
     for (int i = 0; i < (o->sums ? o->sum_count : o->segment_count); i++) {
         int64_t first = list[i].shard_first, count = list[i].count;
 

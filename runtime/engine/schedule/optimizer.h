@@ -41,11 +41,10 @@ int optimizer_start(struct optimizer *optimizer, const struct step_state *state,
  * rank).first + i of the arenas. */
 const struct optimizer_state *optimizer_state(const struct optimizer *optimizer);
 
-/* The parts of a step, all on the model's stream. begin: before the first micro-batch. reduce: the
+/* The parts of a step, all on the model's stream, after STEP_BEGIN. reduce: the
  * gradients of 'layer' of 'chunk' are complete. finish: reduce the remaining buckets, clip, update,
  * all-gather. Gathering continues after it returns: forward passes wait for the weights that they
  * need (model_on_use). */
-void optimizer_begin(struct optimizer *optimizer);
 void optimizer_reduce(struct optimizer *optimizer, int chunk, int64_t layer);
 void optimizer_finish(struct optimizer *optimizer);
 
@@ -63,8 +62,9 @@ int optimizer_gathers(const struct optimizer *optimizer);
  * reads them. */
 void optimizer_settle(struct optimizer *optimizer);
 
-/* Reset the logged counters. */
-void optimizer_reset_log(struct optimizer *optimizer);
+/* Enqueue a change of the step's state: STEP_BEGIN before the first micro-batch, STEP_RESET after a
+ * report for the log. */
+void optimizer_phase(struct optimizer *optimizer, enum step_phase phase);
 
 /* Between steps: put the master weights of all ranks, as they are now, into the model's
  * start_weights; waits. For models that keep weights in fp8: others have them in their own type.

@@ -94,12 +94,6 @@ static struct offload_arrays part(const struct optimizer_state *s,
         which & STATE_MOMENT2 ? at(arrays->moment2, s->types.moment2, first) : NULL};
 }
 
-void optimizer_state_begin(struct optimizer_state *s)
-{
-    if (s->offload)
-        offload_begin(s->offload);
-}
-
 struct offload_arrays optimizer_state_use(struct optimizer_state *s, struct device_stream *stream,
                                           int64_t first, int64_t count, int which)
 {
@@ -120,12 +114,6 @@ void optimizer_state_done(struct optimizer_state *s, struct device_stream *strea
         return;
     host = part(s, &s->host, first, changed);
     offload_give(s->offload, stream, &host, count);
-}
-
-void optimizer_state_end(struct optimizer_state *s, struct device_stream *stream)
-{
-    if (s->offload)
-        offload_settle(s->offload, stream);
 }
 
 void optimizer_state_set_master(struct optimizer_state *s, struct device_stream *stream,

@@ -36,14 +36,12 @@ void optimizer_state_destroy(struct optimizer_state *state);
 int64_t optimizer_state_span(const struct optimizer_state *state, int64_t first, int64_t count);
 
 /* Device memory of such elements, for operations on 'stream' up to the matching 'done', which tells
- * the arrays that they have changed. Between begin and end, in turn. */
-void optimizer_state_begin(struct optimizer_state *state);
+ * the arrays that they have changed. In turn, between offload_begin and offload_settle. */
 struct offload_arrays optimizer_state_use(struct optimizer_state *state,
                                           struct device_stream *stream, int64_t first,
                                           int64_t count, int which);
 void optimizer_state_done(struct optimizer_state *state, struct device_stream *stream,
                           int64_t first, int64_t count, int changed);
-void optimizer_state_end(struct optimizer_state *state, struct device_stream *stream);
 
 /* Before the first step: set master weights from device memory, and the moments to 0; this waits.
  */

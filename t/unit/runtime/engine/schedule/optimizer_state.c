@@ -16,7 +16,7 @@ static int step(struct optimizer_state *s, struct device_stream *stream, const f
 {
     int pieces = 0;
 
-    optimizer_state_begin(s);
+    offload_begin(s->offload);
     for (int64_t at = 0, count; at < s->elements && pieces < PIECES; at += count) {
         struct operation op = {.kind = OPERATION_ADD};
         struct device_plan **add = &plans[pieces++];
@@ -33,7 +33,7 @@ static int step(struct optimizer_state *s, struct device_stream *stream, const f
         run_add(*add, stream, &(struct add_operands){a.moment1, a.master});
         optimizer_state_done(s, stream, at, count, STATE_ALL);
     }
-    optimizer_state_end(s, stream);
+    offload_settle(s->offload, stream);
     return 0;
 }
 
@@ -147,10 +147,10 @@ static void test_two_arrays(struct device *device)
     struct offload_arrays a = {0};
 
     if (rc == 0) {
-        optimizer_state_begin(&s);
+        offload_begin(s.offload);
         a = optimizer_state_use(&s, stream, 0, 128, STATE_ALL);
         optimizer_state_done(&s, stream, 0, 128, STATE_ALL);
-        optimizer_state_end(&s, stream);
+        offload_settle(s.offload, stream);
         rc = device_stream_wait(stream, 60, &err);
     }
     ok(rc == 0 && !a.master && a.moment1 && a.moment2, "two arrays in host memory: no master");

@@ -123,14 +123,15 @@ static int train(struct rank *r, struct error *err)
     for (int64_t step = 1; step <= STEPS + 1; step++) {
         if (pass(r, step % 2 == 0, err) < 0)
             return -1;
-        optimizer_begin(r->optimizer);
+        optimizer_phase(r->optimizer, STEP_BEGIN);
         optimizer_finish(r->optimizer);
         if (step > STEPS)
             break;
         if (checkpoint_save(r->checkpoint, &(struct progress){.iteration = step}, err) < 0)
             return -1;
         optimizer_hold(r->optimizer, checkpoint_copied(r->checkpoint));
-        optimizer_reset_log(r->optimizer); /* the step's state does not wait for the update */
+        optimizer_phase(r->optimizer,
+                        STEP_RESET); /* the step's state does not wait for the update */
     }
     return checkpoint_wait(r->checkpoint, err);
 }
