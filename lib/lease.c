@@ -146,14 +146,8 @@ static int take(struct lease *lease, int at, const char *path, mode_t mode, doub
     return 0;
 }
 
-int lease_take(struct lease *lease, const char *path, double patience, struct lease_watch *watch,
-               struct error *err)
-{
-    return take(lease, AT_FDCWD, path, PRIVATE, patience, watch, err);
-}
-
-int lease_take_at(struct lease *lease, int at, const char *path, double patience,
-                  struct lease_watch *watch, struct error *err)
+int lease_take(struct lease *lease, int at, const char *path, double patience,
+               struct lease_watch *watch, struct error *err)
 {
     return take(lease, at, path, PRIVATE, patience, watch, err);
 }

@@ -6,7 +6,7 @@
  * lease saves work; it does not protect data. A holder that was stopped for too long may find that
  * another process holds the lease now, so both must publish their results with rename.
  *
- *     while ((rc = lease_take(&lease, path, 60, &watch, &err)) == 0)
+ *     while ((rc = lease_take(&lease, AT_FDCWD, path, 60, &watch, &err)) == 0)
  *         lease_pause(clock_now() - begun);
  *     ...                                     call lease_beat about once a second
  *     lease_release(&lease);
@@ -42,19 +42,16 @@ struct lease_watch {
  * Therefore at most an eighth of 'patience' is counted between two reads. */
 double lease_silence(struct lease_watch *watch, const char *seen, double patience);
 
-/* Try to take the lease at 'path'. A file there that is not a lease is an error and stays. Returns
+/* Try to take the lease at 'path'; a relative one begins at the open directory 'at', which must
+ * remain open. A file there that is not a lease is an error and stays. Returns
  * 1 if taken; 0 if another process holds it and is alive; -1 with errno set. A holder loses the
  * lease if it runs on this host and has exited, or if it has not changed the file for 'patience'
  * seconds since 'watch' first saw it. To wait, call again with the same 'watch'. Only this user can
  * read the lease; with lease_take_shared, everyone whom the umask allows. */
-int lease_take(struct lease *lease, const char *path, double patience, struct lease_watch *watch,
-               struct error *err);
+int lease_take(struct lease *lease, int at, const char *path, double patience,
+               struct lease_watch *watch, struct error *err);
 int lease_take_shared(struct lease *lease, const char *path, double patience,
                       struct lease_watch *watch, struct error *err);
-
-/* Like lease_take; a relative path begins at the open directory 'at', which must remain open. */
-int lease_take_at(struct lease *lease, int at, const char *path, double patience,
-                  struct lease_watch *watch, struct error *err);
 
 /* Read the lease at 'path' into 'text'. Returns 0, or -1 with an empty text if there is none. */
 int lease_read(int at, const char *path, char text[LEASE_TEXT_SIZE]);

@@ -42,22 +42,6 @@ static int read_number(const char *text)
     return end == text || *end != '\0' || number < 0 || number > 1 << 20 ? -1 : (int)number;
 }
 
-/* Make room for one more of 'count' items. */
-static int grow(void *items, size_t count, size_t size, struct error *err)
-{
-    void **array = items, *grown;
-
-    if (count >= MAX_GPUS)
-        return error_set(err,
-                         "the driver lists more than %d GPUs or instances; use fewer MIG instances",
-                         MAX_GPUS);
-    grown = realloc(*array, (count + 1) * size);
-    if (!grown)
-        return error_set(err, "out of memory");
-    *array = grown;
-    return 0;
-}
-
 static int by_address(const void *a, const void *b)
 {
     const struct node_gpu *left = a, *right = b;
@@ -71,11 +55,13 @@ int node_gpus(const char *root, struct node_gpu **gpus, size_t *count, struct er
     struct dirent *entry;
     DIR *folder;
 
-    *gpus = NULL;
     *count = 0;
+    *gpus = calloc(MAX_GPUS, sizeof(**gpus));
+    if (!*gpus)
+        return error_set(err, "out of memory");
     snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);
     folder = opendir(path);
-    while (folder && (entry = readdir(folder))) {
+    while (folder && *count < MAX_GPUS && (entry = readdir(folder))) {
         struct node_gpu gpu = {.minor = -1};
 
         if (pci_parse(entry->d_name, &gpu.pci) < 0)
@@ -91,12 +77,6 @@ int node_gpus(const char *root, struct node_gpu **gpus, size_t *count, struct er
         /* A GPU that has fallen off the bus is listed without a minor number. */
         if (gpu.minor < 0)
             continue;
-        if (grow(gpus, *count, sizeof(gpu), err) < 0) {
-            closedir(folder);
-            free(*gpus);
-            *gpus = NULL;
-            return -1;
-        }
         (*gpus)[(*count)++] = gpu;
     }
     if (folder)
@@ -123,89 +103,6 @@ int node_reachable_gpus(char *list, size_t size)
         list_text_add(list, size, ",", "%d", minor);
     }
     return denied > 0;
-}
-
-static int by_instance(const void *a, const void *b)
-{
-    const struct node_instance *left = a, *right = b;
-
-    if (left->minor != right->minor)
-        return left->minor - right->minor;
-    if (left->gpu_instance != right->gpu_instance)
-        return left->gpu_instance - right->gpu_instance;
-    return left->compute_instance - right->compute_instance;
-}
-
-/* The number after 'prefix' in a name such as gi7, or -1. */
-static int number_after(const char *name, const char *prefix)
-{
-    size_t length = strlen(prefix);
-
-    return strncmp(name, prefix, length) == 0 ? read_number(name + length) : -1;
-}
-
-struct instance_list {
-    struct node_instance *items;
-    size_t count;
-};
-
-/* capabilities/gpu<minor>/mig/gi<G>/ci<C>/access contains the number of the capability. 'level' is
- * 0 for the directory of GPUs, 1 for GPU instances, 2 for compute instances. */
-static int walk_instances(char path[SMALL_FILE], int level, struct node_instance at,
-                          struct instance_list *list, struct error *err)
-{
-    static const char *const prefixes[] = {"gpu", "gi", "ci"};
-    size_t length = strlen(path);
-    DIR *folder = opendir(path);
-    struct dirent *entry;
-    int rc = 0;
-
-    while (rc == 0 && folder && (entry = readdir(folder))) {
-        int number = number_after(entry->d_name, prefixes[level]);
-        char text[SMALL_FILE], minor[32];
-
-        if (number < 0)
-            continue;
-        snprintf(path + length, SMALL_FILE - length, "/%s%s", entry->d_name,
-                 level == 0   ? "/mig"
-                 : level == 1 ? ""
-                              : "/access");
-        *(level == 0 ? &at.minor : level == 1 ? &at.gpu_instance : &at.compute_instance) = number;
-        if (level < 2) {
-            rc = walk_instances(path, level + 1, at, list, err);
-        } else if (file_read_text(path, text, sizeof(text)) > 0) {
-            find_value(text, "DeviceFileMinor", minor, sizeof(minor));
-            at.capability = read_number(minor);
-            rc = grow(&list->items, list->count, sizeof(at), err);
-            if (rc == 0)
-                list->items[list->count++] = at;
-        }
-        path[length] = '\0';
-    }
-    if (folder)
-        closedir(folder);
-    return rc;
-}
-
-int node_instances(const char *root, struct node_instance **instances, size_t *count,
-                   struct error *err)
-{
-    struct instance_list list = {NULL, 0};
-    struct node_instance start = {-1, -1, -1, -1};
-    char path[SMALL_FILE];
-    int rc;
-
-    snprintf(path, sizeof(path), "%s/proc/driver/nvidia/capabilities", root);
-    rc = walk_instances(path, 0, start, &list, err);
-    if (rc < 0) {
-        free(list.items);
-        list = (struct instance_list){NULL, 0};
-    }
-    if (list.count > 0)
-        qsort(list.items, list.count, sizeof(list.items[0]), by_instance);
-    *instances = list.items;
-    *count = list.count;
-    return rc;
 }
 
 int node_is_nvlink_controller(const char *root, const struct pci_address *pci)

@@ -28,18 +28,6 @@ int node_gpus(const char *root, struct node_gpu **gpus, size_t *count, struct er
  * which would wake the GPUs. */
 int node_reachable_gpus(char *list, size_t size);
 
-/* A MIG instance: /dev/nvidia-caps/nvidia-cap<capability> opens it. */
-struct node_instance {
-    int minor; /* of the GPU */
-    int gpu_instance, compute_instance;
-    int capability;
-};
-
-/* List the MIG instances in /proc/driver/nvidia/capabilities, ordered by GPU and number. The caller
- * frees '*instances'. Returns 0 or -1. */
-int node_instances(const char *root, struct node_instance **instances, size_t *count,
-                   struct error *err);
-
 /* Is the InfiniBand device at 'pci' a controller of NVLink switches (HGX B200 and later)? Its vital
  * product data, which only root may read, identifies it; 0 if that cannot be read. */
 int node_is_nvlink_controller(const char *root, const struct pci_address *pci);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: what the container library reads from users, images, and files of its cache. The
  * first byte selects the reader; the rest is its input. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -148,7 +149,7 @@ static void read_announcement(const uint8_t *data, size_t size)
         abort();
     announcement_wait(&announcement, &wait, &err);
     snprintf(path, sizeof(path), "%s/work/step-a.lease", directory);
-    if (lease_take(&lease, path, 1000, &watch, &err) == 1)
+    if (lease_take(&lease, AT_FDCWD, path, 1000, &watch, &err) == 1)
         lease_release(&lease);
 }
 

@@ -367,7 +367,7 @@ int image_entry_remove(const struct image_cache *cache, const struct image_entry
 int image_cache_lease(const struct image_cache *cache, struct lease *lease, const char *path,
                       double patience, struct lease_watch *watch, struct error *err)
 {
-    int rc = lease_take_at(lease, cache->at, path, patience, watch, err);
+    int rc = lease_take(lease, cache->at, path, patience, watch, err);
 
     return rc < 0 ? error_prefix(err, "the image cache %.300s", cache->directory) : rc;
 }

@@ -300,7 +300,7 @@ static int obtain(struct making *making, int leases, struct error *err)
         rc = look(making, err);
         if (rc != 0)
             return rc < 0 ? -1 : 0;
-        rc = lease_take_at(&making->lease, leases, name, request->patience, &watch, err);
+        rc = lease_take(&making->lease, leases, name, request->patience, &watch, err);
         if (rc < 0)
             return error_prefix(err, "%.300s/.megatron-%u", making->data, (unsigned)geteuid());
         if (rc == 1) {

@@ -106,36 +106,6 @@ static void test_gpus(void)
     drop_root();
 }
 
-static void test_instances(void)
-{
-    struct node_instance *instances;
-    struct error err = {.text = ""};
-    size_t count;
-
-    new_root();
-    ok(node_instances(root, &instances, &count, &err) == 0 && count == 0, "no MIG instance");
-    put("/proc/driver/nvidia/capabilities/gpu1/mig/gi1/ci0/access",
-        "DeviceFileMinor: 157\nDeviceFileMode: 292\nDeviceFileModify: 1\n");
-    put("/proc/driver/nvidia/capabilities/gpu0/mig/gi2/access", "DeviceFileMinor: 21\n");
-    put("/proc/driver/nvidia/capabilities/gpu0/mig/gi2/ci1/access", "DeviceFileMinor: 23\n");
-    put("/proc/driver/nvidia/capabilities/gpu0/mig/gi2/ci0/access", "DeviceFileMinor: 22\n");
-    put("/proc/driver/nvidia/capabilities/mig/config", "DeviceFileMinor: 1\n");
-    put("/proc/driver/nvidia/capabilities/fabric-imex-mgmt", "DeviceFileMinor: 5\n");
-    ok(node_instances(root, &instances, &count, &err) == 0 && count == 3, "three MIG instances %s",
-       err.text);
-    if (count == 3) {
-        ok(instances[0].minor == 0 && instances[0].gpu_instance == 2 &&
-               instances[0].compute_instance == 0 && instances[0].capability == 22,
-           "the first");
-        ok(instances[1].compute_instance == 1 && instances[1].capability == 23, "the second");
-        ok(instances[2].minor == 1 && instances[2].gpu_instance == 1 &&
-               instances[2].capability == 157,
-           "the third");
-    }
-    free(instances);
-    drop_root();
-}
-
 static void test_controller(void)
 {
     struct pci_address pci = {0, 0x70, 0, 0};
@@ -255,7 +225,6 @@ static void test_here(void)
 int main(void)
 {
     test_gpus();
-    test_instances();
     test_controller();
     test_fabrics();
     test_here();

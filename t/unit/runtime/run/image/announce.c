@@ -9,6 +9,7 @@
 #include "lib/lease.h"
 #include "run/image/named.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -395,11 +396,13 @@ static void test_stall(void)
     write_file(path, ELSEWHERE " 1\n", strlen(ELSEWHERE " 1\n"));
     snprintf(path, sizeof(path), "%s/shared/work/other", directory);
     write_file(path, ELSEWHERE " 1\n", strlen(ELSEWHERE " 1\n"));
-    is_int(lease_take(&lease, path, STALL - 1, &watch, &err), 0, "a lease that another one holds");
+    is_int(lease_take(&lease, AT_FDCWD, path, STALL - 1, &watch, &err), 0,
+           "a lease that another one holds");
     rc = announcement_wait(&announcement, &wait, &err);
     if (!is_int(rc, 0, "who waits for the import outlives a stall of the storage"))
         diag("%s", err.text);
-    is_int(lease_take(&lease, path, STALL - 1, &watch, &err), 0, "and nobody loses a lease by it");
+    is_int(lease_take(&lease, AT_FDCWD, path, STALL - 1, &watch, &err), 0,
+           "and nobody loses a lease by it");
 }
 
 /* --- how often who waits looks ------------------------------------------------------------- */
@@ -504,18 +507,19 @@ static void test_quiet(void)
     snprintf(path, sizeof(path), "%s/quiet", directory);
     mkdir(path, 0700);
     snprintf(path, sizeof(path), "%s/quiet/lease", directory);
-    is_int(lease_take(&mine, path, 60, &watch, &err), 1, "a lease");
+    is_int(lease_take(&mine, AT_FDCWD, path, 60, &watch, &err), 1, "a lease");
     *strrchr(path, '/') = '\0';
     stat(path, &before);
     for (int i = 0; i < 10; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-        lease_take(&other, mine.path, 60, &watch, &err);
+        lease_take(&other, AT_FDCWD, mine.path, 60, &watch, &err);
     }
     stat(path, &after);
     ok(memcmp(&before.st_mtim, &after.st_mtim, sizeof(before.st_mtim)) == 0,
        "a waiting process writes nothing");
     lease_release(&mine);
-    is_int(lease_take(&other, mine.path, 60, &watch, &err), 1, "and gets it when it is free");
+    is_int(lease_take(&other, AT_FDCWD, mine.path, 60, &watch, &err), 1,
+           "and gets it when it is free");
     lease_release(&other);
 }
 

@@ -10,6 +10,7 @@
 #include "container/scratch.h"
 #include "container/sweep.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -29,7 +30,7 @@ static void die_with_lease(const char *path)
         struct lease lease;
         struct lease_watch watch = {0};
 
-        lease_take(&lease, path, 60, &watch, &err);
+        lease_take(&lease, AT_FDCWD, path, 60, &watch, &err);
         kill(getpid(), SIGKILL);
     }
     waitpid(child, &status, 0);
@@ -44,29 +45,30 @@ static void test_leases(void)
     int taken = 0;
 
     snprintf(path, sizeof(path), "%s/lease", directory);
-    is_int(lease_take(&mine, path, 60, &watch, &err), 1, "a lease is taken");
-    is_int(lease_take(&other, path, 60, &watch, &err), 0, "and is not taken twice");
+    is_int(lease_take(&mine, AT_FDCWD, path, 60, &watch, &err), 1, "a lease is taken");
+    is_int(lease_take(&other, AT_FDCWD, path, 60, &watch, &err), 0, "and is not taken twice");
     ok(lease_beat(&mine) == 0, "it is held");
     lease_release(&other);
     ok(lease_beat(&mine) == 0, "only its holder gives it back");
     lease_release(&mine);
-    is_int(lease_take(&other, path, 60, &watch, &err), 1, "it is free again");
+    is_int(lease_take(&other, AT_FDCWD, path, 60, &watch, &err), 1, "it is free again");
     ok(lease_beat(&mine) < 0, "the one before notices");
     lease_release(&other);
 
     die_with_lease(path);
     memset(&watch, 0, sizeof(watch));
-    is_int(lease_take(&mine, path, 60, &watch, &err), 1, "a dead neighbor loses it at once");
+    is_int(lease_take(&mine, AT_FDCWD, path, 60, &watch, &err), 1,
+           "a dead neighbor loses it at once");
     lease_release(&mine);
 
     file = fopen(path, "w");
     fprintf(file, "elsewhere,1,%016x,%016x 7\n", 1, 2);
     fclose(file);
     memset(&watch, 0, sizeof(watch));
-    is_int(lease_take(&mine, path, 0.2, &watch, &err), 0, "a holder elsewhere gets time");
+    is_int(lease_take(&mine, AT_FDCWD, path, 0.2, &watch, &err), 0, "a holder elsewhere gets time");
     for (int i = 0; i < 100 && !taken; i++) {
         nanosleep(&(struct timespec){0, 50000000}, NULL);
-        taken = lease_take(&mine, path, 0.2, &watch, &err);
+        taken = lease_take(&mine, AT_FDCWD, path, 0.2, &watch, &err);
     }
     is_int(taken, 1, "and loses it when the file stands still");
     lease_release(&mine);
@@ -75,7 +77,8 @@ static void test_leases(void)
     write_file(path, "a user's notes\n", 15);
     memset(&watch, 0, sizeof(watch));
     for (int i = 0; i < 2; i++)
-        is_int(lease_take(&mine, path, 0, &watch, &err), -1, "a file that is not a lease");
+        is_int(lease_take(&mine, AT_FDCWD, path, 0, &watch, &err), -1,
+               "a file that is not a lease");
     ok(strstr(err.text, "is not a lease; move it away") && access(path, F_OK) == 0,
        "is reported, and stays: %s", err.text);
     unlink(path);
