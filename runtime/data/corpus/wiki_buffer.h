@@ -3,6 +3,7 @@
 #ifndef MEGATRON_CORPUS_WIKI_BUFFER_H
 #define MEGATRON_CORPUS_WIKI_BUFFER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -114,6 +115,25 @@ static inline int wiki_is_space(char c)
 static inline char wiki_lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+
+static inline bool wiki_is_letter(char c)
+{
+    return wiki_lower(c) >= 'a' && wiki_lower(c) <= 'z';
+}
+
+static inline bool wiki_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Does [at, end) begin with a lower-case text, ignoring the case of ASCII letters? */
+static inline bool wiki_begins(const char *at, const char *end, const char *lower)
+{
+    for (; *lower != '\0'; at++, lower++)
+        if (at == end || wiki_lower(*at) != *lower)
+            return false;
+    return true;
 }
 
 #endif

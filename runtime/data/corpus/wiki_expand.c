@@ -2,12 +2,10 @@
 #include "config.h"
 #include "wiki_expand.h"
 #include "wiki_inline.h"
+#include "wiki_tags.h"
 #include "base/core/list.h"
 
 #include <stdlib.h>
-
-/* The longest tag that is recognized. */
-enum { TAG_LIMIT = 4096 };
 
 enum frame_kind { FRAME_TEMPLATE, FRAME_PARAMETER, FRAME_LINK };
 
@@ -30,7 +28,7 @@ struct expand {
     struct wiki_buffer *out;
     const char *at, *end;
     struct wiki_call call;
-    unsigned char missing; /* raw elements without an end tag in the rest, by index */
+    unsigned char missing[WIKI_TAGS]; /* of wiki_skip_opaque */
 };
 
 void wiki_frames_destroy(struct wiki_frames *frames)
@@ -168,53 +166,15 @@ static void take_opening(struct expand *expand)
         push(expand, FRAME_TEMPLATE, 2);
 }
 
-/* Skip an element at 'at' whose content is not markup. Returns its end, or NULL. */
-static const char *raw_element(struct expand *expand)
-{
-    static const struct {
-        const char *name, *close;
-    } raw[] = {{"nowiki", "</nowiki>"}, {"math", "</math>"},
-               {"pre", "</pre>"},       {"source", "</source>"},
-               {"code", "</code>"},     {"timeline", "</timeline>"},
-               {"score", "</score>"},   {"syntaxhighlight", "</syntaxhighlight>"}};
-    const char *name = expand->at + 1, *from = name, *stop;
-
-    while (from < expand->end && wiki_lower(*from) >= 'a' && wiki_lower(*from) <= 'z')
-        from++;
-    for (unsigned i = 0; i < sizeof(raw) / sizeof(raw[0]); i++) {
-        size_t length = strlen(raw[i].close), left = (size_t)(expand->end - from);
-
-        if (!wiki_is(wiki_span(name, (size_t)(from - name)), raw[i].name) ||
-            expand->missing & 1u << i)
-            continue;
-        stop = memchr(from, '>', left < TAG_LIMIT ? left : TAG_LIMIT);
-        if (!stop || stop[-1] == '/')
-            return NULL;
-        while ((stop = wiki_find(stop, expand->end, "</")) &&
-               ((size_t)(expand->end - stop) < length ||
-                !wiki_is(wiki_span(stop, length), raw[i].close)))
-            stop += 2;
-        if (!stop)
-            expand->missing |= (unsigned char)(1u << i);
-        return stop ? stop + length : NULL;
-    }
-    return NULL;
-}
-
 static void take_angle(struct expand *expand)
 {
-    const char *stop;
+    /* As in MediaWiki, a comment that is never closed extends to the end of the page. */
+    const char *stop = wiki_skip_opaque(expand->at, expand->end, OPAQUE_PAGE, expand->missing);
 
-    if (expand->end - expand->at >= 4 && memcmp(expand->at, "<!--", 4) == 0) {
-        /* As in MediaWiki, a comment that is never closed takes the rest of the page. */
-        stop = wiki_find(expand->at + 4, expand->end, "-->");
-        expand->at = stop ? stop + 3 : expand->end;
-        return;
-    }
-    stop = raw_element(expand);
     if (!stop)
         stop = expand->at + 1;
-    wiki_put(expand->out, expand->at, (size_t)(stop - expand->at));
+    if (!wiki_begins(expand->at, expand->end, "<!--"))
+        wiki_put(expand->out, expand->at, (size_t)(stop - expand->at));
     expand->at = stop;
 }
 

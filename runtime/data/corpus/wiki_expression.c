@@ -35,19 +35,14 @@ static void skip_space(struct reader *reader)
         reader->at++;
 }
 
-static bool is_letter(char c)
-{
-    return wiki_lower(c) >= 'a' && wiki_lower(c) <= 'z';
-}
-
 /* Skip the given text if it comes next, as a whole word if it is one. */
 static int accept(struct reader *reader, const char *text)
 {
     size_t length = strlen(text);
 
-    if ((size_t)(reader->end - reader->at) < length ||
-        !wiki_is(wiki_span(reader->at, length), text) ||
-        (is_letter(text[0]) && reader->at + length < reader->end && is_letter(reader->at[length])))
+    if (!wiki_begins(reader->at, reader->end, text) ||
+        (wiki_is_letter(text[0]) && reader->at + length < reader->end &&
+         wiki_is_letter(reader->at[length])))
         return 0;
     reader->at += length;
     return 1;
@@ -61,7 +56,7 @@ static int number(struct reader *reader, double *value)
     size_t size = 0;
 
     while (reader->at < reader->end && size + 1 < sizeof(digits) &&
-           ((*reader->at >= '0' && *reader->at <= '9') || *reader->at == '.'))
+           (wiki_is_digit(*reader->at) || *reader->at == '.'))
         digits[size++] = *reader->at++;
     digits[size] = '\0';
     *value = strtod(digits, NULL);
@@ -110,7 +105,7 @@ static int primary(struct reader *reader, double *value)
     } else if (accept(reader, "pi")) {
         *value = 3.14159265358979323846;
         rc = 0;
-    } else if (reader->at < reader->end && is_letter(*reader->at)) {
+    } else if (reader->at < reader->end && wiki_is_letter(*reader->at)) {
         rc = function(reader, value);
     } else {
         rc = number(reader, value);

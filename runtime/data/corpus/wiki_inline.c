@@ -3,117 +3,12 @@
 #include "wiki_inline.h"
 #include "wiki_expand.h"
 #include "wiki_site.h"
+#include "wiki_tags.h"
 
 #include <stdbool.h>
 
 /* Limit on links that are open at a time; deeper ones are dropped. */
 enum { LINK_DEPTH = 40 };
-
-enum tag_kind {
-    KIND_UNKNOWN, /* kept as it is */
-    KIND_STRIP,   /* the tag is removed */
-    KIND_DROP,    /* removed with its content */
-    KIND_LINE,    /* ends the line */
-    KIND_ITEM,    /* begins a list item */
-    KIND_RAW,     /* its content is literal text */
-    KIND_MATH,
-    KIND_RUBY, /* its content is put in parentheses */
-    KIND_SUB,  /* its content may become superscript or subscript characters */
-    KIND_SUP,
-};
-
-static const struct {
-    const char *name;
-    enum tag_kind kind;
-} kinds[] = {
-    {"abbr", KIND_STRIP},
-    {"b", KIND_STRIP},
-    {"bdi", KIND_STRIP},
-    {"bdo", KIND_STRIP},
-    {"big", KIND_STRIP},
-    {"blockquote", KIND_LINE},
-    {"br", KIND_LINE},
-    {"categorytree", KIND_DROP},
-    {"ce", KIND_STRIP},
-    {"center", KIND_LINE},
-    {"chem", KIND_STRIP},
-    {"cite", KIND_STRIP},
-    {"code", KIND_RAW},
-    {"data", KIND_STRIP},
-    {"dd", KIND_LINE},
-    {"del", KIND_STRIP},
-    {"dfn", KIND_STRIP},
-    {"div", KIND_LINE},
-    {"dl", KIND_LINE},
-    {"dt", KIND_LINE},
-    {"em", KIND_STRIP},
-    {"font", KIND_STRIP},
-    {"gallery", KIND_DROP},
-    {"graph", KIND_DROP},
-    {"h1", KIND_LINE},
-    {"h2", KIND_LINE},
-    {"h3", KIND_LINE},
-    {"h4", KIND_LINE},
-    {"h5", KIND_LINE},
-    {"h6", KIND_LINE},
-    {"hiero", KIND_DROP},
-    {"hr", KIND_LINE},
-    {"i", KIND_STRIP},
-    {"imagemap", KIND_DROP},
-    {"includeonly", KIND_DROP},
-    {"indicator", KIND_DROP},
-    {"inputbox", KIND_DROP},
-    {"ins", KIND_STRIP},
-    {"kbd", KIND_STRIP},
-    {"langconvert", KIND_STRIP},
-    {"li", KIND_ITEM},
-    {"mapframe", KIND_DROP},
-    {"maplink", KIND_DROP},
-    {"mark", KIND_STRIP},
-    {"math", KIND_MATH},
-    {"nobr", KIND_STRIP},
-    {"noinclude", KIND_STRIP},
-    {"nowiki", KIND_RAW},
-    {"ol", KIND_LINE},
-    {"onlyinclude", KIND_STRIP},
-    {"p", KIND_LINE},
-    {"poem", KIND_LINE},
-    {"pre", KIND_RAW},
-    {"q", KIND_STRIP},
-    {"rb", KIND_STRIP},
-    {"ref", KIND_DROP},
-    {"references", KIND_DROP},
-    {"rp", KIND_DROP},
-    {"rt", KIND_RUBY},
-    {"ruby", KIND_STRIP},
-    {"s", KIND_STRIP},
-    {"samp", KIND_STRIP},
-    {"score", KIND_DROP},
-    {"section", KIND_STRIP},
-    {"small", KIND_STRIP},
-    {"source", KIND_RAW},
-    {"span", KIND_STRIP},
-    {"strike", KIND_STRIP},
-    {"strong", KIND_STRIP},
-    {"style", KIND_DROP},
-    {"sub", KIND_SUB},
-    {"sup", KIND_SUP},
-    {"syntaxhighlight", KIND_RAW},
-    {"table", KIND_DROP},
-    {"td", KIND_STRIP},
-    {"templatedata", KIND_DROP},
-    {"templatestyles", KIND_STRIP},
-    {"th", KIND_STRIP},
-    {"time", KIND_STRIP},
-    {"timeline", KIND_DROP},
-    {"tr", KIND_LINE},
-    {"tt", KIND_STRIP},
-    {"u", KIND_STRIP},
-    {"ul", KIND_LINE},
-    {"var", KIND_STRIP},
-    {"wbr", KIND_STRIP},
-};
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 struct link {
     size_t start; /* offset in the output */
@@ -125,37 +20,15 @@ struct inliner {
     const struct wiki_page_info *page;
     struct wiki_buffer *out;
     const char *at, *end;
-    const char *hopeless;      /* no ']' before this position */
-    unsigned char gone[KINDS]; /* no end tag follows */
-    unsigned char flat[KINDS]; /* unbalanced tags: the first end tag closes */
-    int endless;               /* no '>' follows */
+    const char *hopeless;          /* no ']' before this position */
+    unsigned char gone[WIKI_TAGS]; /* no end tag follows */
+    unsigned char flat[WIKI_TAGS]; /* unbalanced tags: the first end tag closes */
+    int endless;                   /* no '>' follows */
     struct link links[LINK_DEPTH];
     size_t depth, deeper;
     const char *external; /* the bracket that closes an external link */
     size_t dropped_from;  /* the output at the first link that is nested too deeply */
 };
-
-static size_t kind_of(struct wiki_span name)
-{
-    size_t low = 0, high = KINDS;
-
-    while (low < high) {
-        size_t middle = (low + high) / 2, i = 0;
-        const char *other = kinds[middle].name;
-        int order;
-
-        while (i < name.size && other[i] && wiki_lower(name.data[i]) == other[i])
-            i++;
-        order = (i < name.size ? wiki_lower(name.data[i]) : 0) - other[i];
-        if (order == 0)
-            return middle;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return KINDS;
-}
 
 void wiki_put_raw(struct wiki_buffer *out, struct wiki_span text)
 {
@@ -186,20 +59,21 @@ void wiki_put_raw(struct wiki_buffer *out, struct wiki_span text)
 
 /* Find the end tag of the element that begins at 'from', which may contain elements of the same
  * name. Returns its position and length, or NULL. */
-static const char *find_close(struct inliner *inliner, const char *from, size_t kind,
+static const char *find_close(struct inliner *inliner, const char *from, size_t number,
                               size_t *length)
 {
-    const char *name = kinds[kind].name, *at = from, *first = NULL;
+    const char *name = wiki_tags[number].name, *at = from, *first = NULL;
     size_t size = strlen(name), depth = 1;
     /* A <ref> cannot be nested, even if an author forgot to close one. */
-    int nests = kinds[kind].kind == KIND_DROP && !inliner->flat[kind] && strcmp(name, "ref") != 0;
+    int nests =
+        wiki_tags[number].clean == CLEAN_DROP && !inliner->flat[number] && strcmp(name, "ref") != 0;
 
-    while (!inliner->gone[kind] && (at = memchr(at, '<', (size_t)(inliner->end - at)))) {
+    while (!inliner->gone[number] && (at = memchr(at, '<', (size_t)(inliner->end - at)))) {
         int closing = at + 1 < inliner->end && at[1] == '/';
         const char *word = at + 1 + closing, *stop;
 
-        if ((size_t)(inliner->end - word) <= size || !wiki_is(wiki_span(word, size), name) ||
-            (wiki_lower(word[size]) >= 'a' && wiki_lower(word[size]) <= 'z')) {
+        if (!wiki_begins(word, inliner->end, name) || word + size == inliner->end ||
+            wiki_is_letter(word[size])) {
             at++;
             continue;
         }
@@ -217,9 +91,9 @@ static const char *find_close(struct inliner *inliner, const char *from, size_t 
         depth += !closing && nests && stop[-1] != '/';
         at = stop + 1;
     }
-    inliner->flat[kind] = 1;
+    inliner->flat[number] = 1;
     if (!first)
-        inliner->gone[kind] = 1;
+        inliner->gone[number] = 1;
     return first;
 }
 
@@ -240,7 +114,7 @@ static void put_math(struct inliner *inliner, struct wiki_span formula)
 }
 
 /* Handle an element whose content bypasses this pass. Returns where to continue. */
-static const char *take_element(struct inliner *inliner, const struct wiki_tag *tag, size_t kind)
+static const char *take_element(struct inliner *inliner, const struct wiki_tag *tag, size_t number)
 {
     const char *from = inliner->at + tag->length, *close;
     struct wiki_span content;
@@ -248,19 +122,19 @@ static const char *take_element(struct inliner *inliner, const struct wiki_tag *
 
     if (tag->closing || tag->empty)
         return from;
-    close = find_close(inliner, from, kind, &length);
+    close = find_close(inliner, from, number, &length);
     if (!close) /* unclosed: remove the tag only */
         return from;
     content = wiki_span(from, (size_t)(close - from));
-    if (kinds[kind].kind == KIND_RAW) {
+    if (wiki_tags[number].clean == CLEAN_RAW) {
         if (content.size > 0 && content.data[0] == '\n') {
             content.data++;
             content.size--;
         }
         wiki_put_raw(inliner->out, content);
-    } else if (kinds[kind].kind == KIND_MATH) {
+    } else if (wiki_tags[number].clean == CLEAN_MATH) {
         put_math(inliner, content);
-    } else if (kinds[kind].kind == KIND_RUBY) {
+    } else if (wiki_tags[number].clean == CLEAN_RUBY) {
         wiki_put_text(inliner->out, "(");
         wiki_put(inliner->out, content.data, content.size);
         wiki_put_text(inliner->out, ")");
@@ -274,40 +148,40 @@ static void take_tag(struct inliner *inliner)
 {
     struct wiki_tag tag = {0};
     const char *after;
-    size_t kind = KINDS;
+    size_t number = WIKI_TAGS;
 
     if (!inliner->endless)
         tag = wiki_tag(inliner->at, inliner->end);
     inliner->endless |= tag.endless;
     if (tag.length > 0)
-        kind = kind_of(tag.name);
-    if (kind == KINDS) {
+        number = wiki_tag_number(tag.name);
+    switch (wiki_tags[number].clean) {
+    case CLEAN_KEEP:
         wiki_put_char(inliner->out, *inliner->at++);
-        return;
-    }
-    switch (kinds[kind].kind) {
-    case KIND_LINE:
+        break;
+    case CLEAN_LINE:
         wiki_put_char(inliner->out, WIKI_BREAK);
         inliner->at += tag.length;
         break;
-    case KIND_ITEM:
+    case CLEAN_ITEM:
         wiki_put_char(inliner->out, WIKI_BREAK);
         wiki_put_text(inliner->out, tag.closing ? "" : "* ");
         inliner->at += tag.length;
         break;
-    case KIND_SUB:
-    case KIND_SUP:
+    case CLEAN_SUB:
+    case CLEAN_SUP:
         inliner->at += tag.length;
-        after = tag.closing || tag.empty ? NULL
-                                         : wiki_script(inliner->at, inliner->end,
-                                                       kinds[kind].kind == KIND_SUP, inliner->out);
+        after = tag.closing || tag.empty
+                    ? NULL
+                    : wiki_script(inliner->at, inliner->end, wiki_tags[number].clean == CLEAN_SUP,
+                                  inliner->out);
         inliner->at = after ? after : inliner->at;
         break;
-    case KIND_STRIP:
+    case CLEAN_STRIP:
         inliner->at += tag.length;
         break;
     default:
-        inliner->at = take_element(inliner, &tag, kind);
+        inliner->at = take_element(inliner, &tag, number);
     }
 }
 
@@ -433,7 +307,7 @@ static int take_external(struct inliner *inliner)
     for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]) && !found; i++) {
         size_t length = strlen(protocols[i]);
 
-        if ((size_t)(inliner->end - at) > length && wiki_is(wiki_span(at, length), protocols[i]))
+        if (wiki_begins(at, inliner->end, protocols[i]) && at + length < inliner->end)
             found = length;
     }
     if (!found)

@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "wiki_loop.h"
+#include "wiki_tags.h"
 
 #include <stdbool.h>
-
-enum { TAG_LIMIT = 4096 };
-
-/* Elements whose content is not transcluded. */
-static const struct {
-    const char *name, *close;
-} silent[] = {{"nowiki", "</nowiki>"}, {"noinclude", "</noinclude>"},
-              {"pre", "</pre>"},       {"source", "</source>"},
-              {"math", "</math>"},     {"syntaxhighlight", "</syntaxhighlight>"}};
 
 /* Compare titles: underscores equal spaces, and the case of the first letter is ignored. */
 static bool is_name(const char *at, const char *end, struct wiki_span name)
@@ -78,51 +70,12 @@ int wiki_may_loop(struct wiki_span text, struct wiki_span title)
     return 0;
 }
 
-/* Find the first end tag from 'at' on, or NULL. */
-static const char *find_closing(const char *at, const char *end, const char *close)
-{
-    size_t length = strlen(close);
-
-    while ((at = wiki_find(at, end, "</")) &&
-           ((size_t)(end - at) < length || !wiki_is(wiki_span(at, length), close)))
-        at += 2;
-    return at;
-}
-
-/* Skip a comment or a silent element at 'at'; NULL if there is none. 'missing': elements without an
- * end tag in the rest, by index, so that each is searched for once. */
-static const char *skip_silent(const char *at, const char *end, unsigned *missing)
-{
-    const char *name = at + 1, *from = name, *stop;
-
-    if (end - at >= 4 && memcmp(at, "<!--", 4) == 0) {
-        stop = wiki_find(at + 4, end, "-->");
-        return stop ? stop + 3 : end;
-    }
-    while (from < end && wiki_lower(*from) >= 'a' && wiki_lower(*from) <= 'z')
-        from++;
-    for (unsigned i = 0; i < sizeof(silent) / sizeof(silent[0]); i++) {
-        size_t left = (size_t)(end - from);
-
-        if (*missing & 1U << i || !wiki_is(wiki_span(name, (size_t)(from - name)), silent[i].name))
-            continue;
-        stop = memchr(from, '>', left < TAG_LIMIT ? left : TAG_LIMIT);
-        if (!stop || stop[-1] == '/')
-            return NULL;
-        stop = find_closing(stop, end, silent[i].close);
-        if (!stop)
-            *missing |= 1U << i;
-        return stop ? stop + strlen(silent[i].close) : NULL;
-    }
-    return NULL;
-}
-
 int wiki_loops(struct wiki_span text, struct wiki_span title)
 {
     const char *at = text.data, *end = text.data + text.size, *stop;
     /* With <onlyinclude>, nothing outside it is transcluded. */
     int only = wiki_find(at, end, "<onlyinclude>") != NULL, inside = !only;
-    unsigned missing = 0;
+    unsigned char missing[WIKI_TAGS] = {0};
 
     while ((at = wiki_scan(at, end, '<', '{')) < end) {
         if (*at == '{') {
@@ -135,7 +88,7 @@ int wiki_loops(struct wiki_span text, struct wiki_span title)
                 return 1;
             continue;
         }
-        stop = skip_silent(at, end, &missing);
+        stop = wiki_skip_opaque(at, end, OPAQUE_TEMPLATE, missing);
         if (only && end - at >= 13 && memcmp(at, "<onlyinclude>", 13) == 0)
             inside = 1;
         if (only && end - at >= 14 && memcmp(at, "</onlyinclude>", 14) == 0)

@@ -118,12 +118,9 @@ static size_t protocol(const char *at, const char *end)
     if (!may_be_protocol(at, end))
         return 0;
     for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]); i++) {
-        size_t length;
+        size_t length = strlen(protocols[i]);
 
-        if (at == end || wiki_lower(*at) != protocols[i][0])
-            continue;
-        length = strlen(protocols[i]);
-        if ((size_t)(end - at) > length && wiki_is(wiki_span(at, length), protocols[i]))
+        if (wiki_begins(at, end, protocols[i]) && at + length < end)
             return length;
     }
     return 0;
@@ -188,57 +185,18 @@ void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out)
 
 size_t wiki_switch(const char *at, const char *end)
 {
-    static const char *const words[] = {"NOTOC",
-                                        "FORCETOC",
-                                        "TOC",
-                                        "NEWSECTIONLINK",
-                                        "NONEWSECTIONLINK",
-                                        "NOGALLERY",
-                                        "HIDDENCAT",
-                                        "NOCONTENTCONVERT",
-                                        "NOCC",
-                                        "NOTITLECONVERT",
-                                        "NOTC",
-                                        "START",
-                                        "END",
-                                        "INDEX",
-                                        "NOINDEX",
-                                        "STATICREDIRECT",
-                                        "DISAMBIG",
-                                        "NOEDITSECTION"};
+    static const char words[] =
+        " NOTOC FORCETOC TOC NEWSECTIONLINK NONEWSECTIONLINK NOGALLERY HIDDENCAT NOCONTENTCONVERT"
+        " NOCC NOTITLECONVERT NOTC START END INDEX NOINDEX STATICREDIRECT DISAMBIG NOEDITSECTION ";
+    const char *from = at + 2, *stop = from;
+    char word[20];
 
     if (end - at < 7 || at[0] != '_' || at[1] != '_')
         return 0;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        size_t length = strlen(words[i]);
-
-        if ((size_t)(end - at) >= length + 4 && memcmp(at + 2, words[i], length) == 0 &&
-            memcmp(at + 2 + length, "__", 2) == 0)
-            return length + 4;
-    }
-    return 0;
-}
-
-struct wiki_tag wiki_tag(const char *at, const char *end)
-{
-    struct wiki_tag tag = {{NULL, 0}, 0, 0, 0, 0};
-    const char *name = at + 1, *from, *stop;
-
-    if (name < end && *name == '/') {
-        tag.closing = 1;
-        name++;
-    }
-    for (from = name; from < end && ((wiki_lower(*from) >= 'a' && wiki_lower(*from) <= 'z') ||
-                                     (from > name && *from >= '0' && *from <= '9'));)
-        from++;
-    if (from == name || from == end || (*from != '>' && *from != '/' && !wiki_is_space(*from)))
-        return tag;
-    stop = memchr(from, '>', (size_t)(end - from));
-    tag.endless = !stop;
-    if (!stop)
-        return tag;
-    tag.name = wiki_span(name, (size_t)(from - name));
-    tag.length = (size_t)(stop + 1 - at);
-    tag.empty = !tag.closing && stop[-1] == '/';
-    return tag;
+    while (stop < end && *stop >= 'A' && *stop <= 'Z')
+        stop++;
+    if (end - stop < 2 || stop[0] != '_' || stop[1] != '_' || stop - from > 16)
+        return 0;
+    snprintf(word, sizeof(word), " %.*s ", (int)(stop - from), from);
+    return strstr(words, word) ? (size_t)(stop + 2 - at) : 0;
 }

@@ -42,13 +42,4 @@ void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out);
 /* The length of the behaviour switch at 'at', such as __NOTOC__; 0 if there is none. */
 size_t wiki_switch(const char *at, const char *end);
 
-/* A tag: <name ...>, </name>, <name .../>. */
-struct wiki_tag {
-    struct wiki_span name;
-    size_t length; /* including the brackets; 0: not a tag */
-    int closing, empty;
-    int endless; /* not a tag, because no '>' follows */
-};
-struct wiki_tag wiki_tag(const char *at, const char *end);
-
 #endif

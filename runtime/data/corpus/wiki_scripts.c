@@ -3,8 +3,6 @@
 #include "config.h"
 #include "wiki_inline.h"
 
-#include <stdbool.h>
-
 enum { SCRIPT_MOST = 24 };
 
 /* The text of an element, with '-' for each kind of minus. */
@@ -20,33 +18,15 @@ static const struct {
 } spelled[] = {{"\xe2\x88\x92", '-'}, {"\xe2\x80\x93", '-'}, {"&minus;", '-'},
                {"&#8722;", '-'},      {"&ndash;", '-'},      {"&nbsp;", ' '}};
 
-/* Does the text at 'at' begin with 'word'? */
-static bool is_at(const char *at, const char *end, const char *text)
-{
-    size_t length = strlen(text);
-
-    return (size_t)(end - at) >= length && wiki_is(wiki_span(at, length), text);
-}
-
 /* Read one character of an element and advance '*at'. Returns 0 for anything else. */
 static char take(const char **at, const char *end)
 {
     for (size_t i = 0; i < sizeof(spelled) / sizeof(spelled[0]); i++)
-        if (is_at(*at, end, spelled[i].name)) {
+        if (wiki_begins(*at, end, spelled[i].name)) {
             *at += strlen(spelled[i].name);
             return spelled[i].character;
         }
     return *(*at)++;
-}
-
-static bool is_letter(char c)
-{
-    return wiki_lower(c) >= 'a' && wiki_lower(c) <= 'z';
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
 }
 
 /* Read digits, signs and letters up to 'close'. Returns the end, or NULL if there is anything
@@ -55,10 +35,10 @@ static const char *read_script(const char *at, const char *end, const char *clos
                                struct script *script)
 {
     *script = (struct script){.size = 0};
-    while (at < end && !is_at(at, end, close)) {
+    while (at < end && !wiki_begins(at, end, close)) {
         char c;
 
-        if (is_at(at, end, "''")) {
+        if (wiki_begins(at, end, "''")) {
             at += 2;
             script->italic = 1;
             continue;
@@ -66,9 +46,10 @@ static const char *read_script(const char *at, const char *end, const char *clos
         c = take(&at, end);
         if (c == ' ')
             continue;
-        script->letters += is_letter(c);
-        script->digits += is_digit(c);
-        if (script->size == SCRIPT_MOST || !c || !(is_letter(c) || strchr("0123456789+-=()/.,", c)))
+        script->letters += wiki_is_letter(c);
+        script->digits += wiki_is_digit(c);
+        if (script->size == SCRIPT_MOST || !c ||
+            !(wiki_is_letter(c) || strchr("0123456789+-=()/.,", c)))
             return NULL;
         script->text[script->size++] = c;
     }
@@ -105,7 +86,7 @@ static int put_power(const struct script *script, struct wiki_buffer *out)
     int variable =
         script->letters == 1 && (script->italic || strchr("kxyz", script->text[0]) != NULL);
 
-    if (!is_letter(last) && !is_digit(last) && last != ')')
+    if (!wiki_is_letter(last) && !wiki_is_digit(last) && last != ')')
         return 0;
     if (script->letters > 2 || (script->letters == script->size && !variable))
         return 0;
@@ -125,12 +106,12 @@ static const char *take_fraction(const struct script *above, const char *at, con
     for (size_t i = 0; i < 3; i++) {
         const char *next = at + strlen(slashes[i]);
 
-        if (!is_at(at, end, slashes[i]) || !is_at(next, end, "<sub>"))
+        if (!wiki_begins(at, end, slashes[i]) || !wiki_begins(next, end, "<sub>"))
             continue;
         next = read_script(next + 5, end, "</sub>", &below);
         if (!next || above->digits != above->size || below.digits != below.size)
             return NULL;
-        if (out->size > 0 && is_digit(out->data[out->size - 1]))
+        if (out->size > 0 && wiki_is_digit(out->data[out->size - 1]))
             wiki_put_char(out, ' ');
         wiki_put(out, above->text, above->size);
         wiki_put_char(out, '/');
@@ -148,8 +129,8 @@ const char *wiki_script(const char *at, const char *end, int raised, struct wiki
     if (!after)
         return NULL;
     if (!raised) /* H2O is plain text, but not 101<sub>2</sub> and log<sub>2</sub>8. */
-        return ((out->size > 0 && is_digit(out->data[out->size - 1])) ||
-                (after < end && is_digit(*after))) &&
+        return ((out->size > 0 && wiki_is_digit(out->data[out->size - 1])) ||
+                (after < end && wiki_is_digit(*after))) &&
                        put_small(&script, 0, out)
                    ? after
                    : NULL;

@@ -5,37 +5,10 @@
  * counts: reports must not be false. */
 #include "config.h"
 #include "wiki_unclosed.h"
+#include "wiki_tags.h"
 
 #include <stdbool.h>
 #include <stdio.h>
-
-enum tag_kind {
-    TAG_RAW,   /* its content is not markup */
-    TAG_FRAME, /* its content is markup, matched separately */
-    TAG_TABLE,
-    TAG_REST, /* like TAG_RAW, but if unclosed it extends to the end of the page */
-};
-
-/* Sorted by name. Tags that only affect appearance (<b>, <div>, <small>) are not listed: their text
- * is the same whether they are closed or not. */
-static const struct {
-    const char *name;
-    enum tag_kind kind;
-} tags[] = {
-    {"ce", TAG_RAW},           {"chem", TAG_RAW},
-    {"code", TAG_RAW},         {"gallery", TAG_FRAME},
-    {"graph", TAG_RAW},        {"hiero", TAG_RAW},
-    {"imagemap", TAG_FRAME},   {"includeonly", TAG_REST},
-    {"inputbox", TAG_RAW},     {"mapframe", TAG_RAW},
-    {"maplink", TAG_RAW},      {"math", TAG_RAW},
-    {"nowiki", TAG_RAW},       {"poem", TAG_FRAME},
-    {"pre", TAG_RAW},          {"ref", TAG_FRAME},
-    {"references", TAG_FRAME}, {"score", TAG_RAW},
-    {"source", TAG_RAW},       {"syntaxhighlight", TAG_RAW},
-    {"table", TAG_TABLE},      {"templatedata", TAG_RAW},
-    {"timeline", TAG_RAW},
-};
-enum { TAGS = sizeof(tags) / sizeof(tags[0]) };
 
 /* Open tags, braces and brackets: items of 'look->stack' with their offset in 'begin'. */
 enum open_kind {
@@ -47,9 +20,9 @@ enum open_kind {
 struct scan {
     const char *begin, *at, *end;
     struct wiki_cuts *open, *tables;
-    size_t tag;          /* 1 + index of the innermost open tag, or 0 */
-    size_t pipes;        /* tables opened by `{{{!}}` and not closed by `{{!}}}` */
-    size_t counts[TAGS]; /* number of open tags of each kind */
+    size_t tag;               /* 1 + index of the innermost open tag, or 0 */
+    size_t pipes;             /* tables opened by `{{{!}}` and not closed by `{{!}}}` */
+    size_t counts[WIKI_TAGS]; /* number of open tags of each kind */
     struct wiki_unclosed found;
 };
 
@@ -121,7 +94,7 @@ static void find_table(struct scan *scan)
         if (may_close_table(at, scan->end))
             return;
     }
-    find(scan, table->what == TAGS ? MARKUP_TABLE : MARKUP_TAG, table->begin, table->what);
+    find(scan, table->what == WIKI_TAGS ? MARKUP_TABLE : MARKUP_TAG, table->begin, table->what);
 }
 
 static void close_table(struct scan *scan)
@@ -157,7 +130,7 @@ static void take_open_braces(struct scan *scan)
     if (count > 1)
         wiki_cut_add(scan->open, place(scan), count, OPEN_TEMPLATE, 0);
     else if (scan->at + 1 < scan->end && scan->at[1] == '|' && begins_line(scan->begin, scan->at))
-        wiki_cut_add(scan->tables, place(scan), 0, 0, TAGS);
+        wiki_cut_add(scan->tables, place(scan), 0, 0, WIKI_TAGS);
     scan->at += count;
 }
 
@@ -244,53 +217,19 @@ static void take_close_brackets(struct scan *scan)
 
 /* --- Tags ------------------------------------------------------------------------------------- */
 
-static size_t tag_number(struct wiki_span name)
-{
-    char first = name.size > 1 ? wiki_lower(name.data[0]) : 'z';
-    size_t i = 0;
-
-    while (i < TAGS &&
-           (tags[i].name[0] < first || (tags[i].name[0] == first && !wiki_is(name, tags[i].name))))
-        i++;
-    return i < TAGS && tags[i].name[0] == first ? i : TAGS;
-}
-
-/* Skip the white space and the '>' of an end tag. Returns NULL if anything else comes first. */
-static const char *after_end_tag(const char *at, const char *end)
-{
-    while (at < end && wiki_is_space(*at))
-        at++;
-    return at < end && *at == '>' ? at + 1 : NULL;
-}
-
-/* Find the position after the end tag of an element, or NULL. */
-static const char *find_end_tag(const char *at, const char *end, const char *name)
-{
-    size_t length = strlen(name);
-    const char *after;
-
-    while ((at = wiki_find(at, end, "</"))) {
-        at += 2;
-        if ((size_t)(end - at) > length && wiki_is(wiki_span(at, length), name) &&
-            (after = after_end_tag(at + length, end)))
-            return after;
-    }
-    return NULL;
-}
-
 static void open_tag(struct scan *scan, unsigned number, size_t from)
 {
     const char *stop;
 
-    if (tags[number].kind == TAG_TABLE) {
+    if (wiki_tags[number].close == CLOSE_TABLE) {
         wiki_cut_add(scan->tables, from, 0, 0, number);
-    } else if (tags[number].kind == TAG_FRAME) {
+    } else if (wiki_tags[number].close == CLOSE_FRAME) {
         wiki_cut_add(scan->open, from, scan->tag, OPEN_TAG, number);
         scan->tag = scan->open->count;
         scan->counts[number]++;
     } else {
-        stop = find_end_tag(scan->at, scan->end, tags[number].name);
-        if (!stop && tags[number].kind == TAG_RAW)
+        stop = wiki_end_tag(scan->at, scan->end, wiki_tags[number].name, true);
+        if (!stop && wiki_tags[number].close == CLOSE_RAW)
             find(scan, MARKUP_TAG, from, number);
         scan->at = stop ? stop : scan->end;
         /* Open items around it may be closed in the part that is not read. */
@@ -303,7 +242,7 @@ static void close_tag(struct scan *scan, unsigned number)
 {
     const struct wiki_cut *open;
 
-    if (tags[number].kind == TAG_TABLE)
+    if (wiki_tags[number].close == CLOSE_TABLE)
         close_table(scan);
     if (scan->counts[number] == 0)
         return;
@@ -328,25 +267,27 @@ static void take_comment(struct scan *scan)
 
 static void take_angle(struct scan *scan)
 {
-    size_t from = place(scan), left = (size_t)(scan->end - scan->at);
-    int closing = left > 1 && scan->at[1] == '/';
+    size_t from = place(scan);
+    int closing = scan->end - scan->at > 1 && scan->at[1] == '/';
     const char *name = scan->at + 1 + closing, *after = name, *stop;
     size_t number;
 
-    if (left >= 4 && memcmp(scan->at, "<!--", 4) == 0) {
+    if (wiki_begins(scan->at, scan->end, "<!--")) {
         take_comment(scan);
         return;
     }
     scan->at++;
-    while (after < scan->end && wiki_lower(*after) >= 'a' && wiki_lower(*after) <= 'z')
+    while (after < scan->end && wiki_is_letter(*after))
         after++;
     if (after == scan->end || (*after != '>' && *after != '/' && !wiki_is_space(*after)))
         return;
-    number = tag_number(wiki_span(name, (size_t)(after - name)));
-    if (number == TAGS)
+    number = wiki_tag_number(wiki_span(name, (size_t)(after - name)));
+    if (wiki_tags[number].close == CLOSE_ANY)
         return;
     if (closing) {
-        if (after_end_tag(after, scan->end))
+        while (after < scan->end && wiki_is_space(*after))
+            after++;
+        if (after < scan->end && *after == '>')
             close_tag(scan, (unsigned)number);
         return;
     }
@@ -400,8 +341,8 @@ struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buf
 void wiki_unclosed_text(const struct wiki_unclosed *unclosed, char *text, size_t size)
 {
     if (unclosed->fault == MARKUP_TAG)
-        snprintf(text, size, "<%s> without </%s>", tags[unclosed->tag].name,
-                 tags[unclosed->tag].name);
+        snprintf(text, size, "<%s> without </%s>", wiki_tags[unclosed->tag].name,
+                 wiki_tags[unclosed->tag].name);
     else
         snprintf(text, size, "%s", document_fault_text(unclosed->fault));
 }

@@ -151,10 +151,10 @@ static bool is_disambiguation(struct wiki_span title, const struct wiki_buffer *
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
             size_t length;
 
-            if (at == end || wiki_lower(*at) != names[i][0])
+            if (!wiki_begins(at, end, names[i]))
                 continue;
             length = strlen(names[i]);
-            if ((size_t)(end - at) <= length || !wiki_is(wiki_span(at, length), names[i]))
+            if (at + length == end)
                 continue;
             /* {{disambiguation}} and {{disambig-cleanup}}, not {{dabbler}}. */
             if (i == 0 || at[length] == '}' || at[length] == '|' || wiki_is_space(at[length]))
@@ -176,7 +176,7 @@ static bool is_redirect_text(const struct wiki_buffer *text)
 {
     struct wiki_span trimmed = wiki_trim(wiki_span(text->data, text->size));
 
-    return trimmed.size >= 9 && wiki_is(wiki_span(trimmed.data, 9), "#redirect");
+    return wiki_begins(trimmed.data, trimmed.data + trimmed.size, "#redirect");
 }
 
 /* Does the text have this many characters, not counting white space? */
