@@ -68,6 +68,11 @@ struct wiki_span wiki_trim(struct wiki_span span)
     return span;
 }
 
+struct wiki_span wiki_trimmed(const char *from, const char *end)
+{
+    return wiki_trim(wiki_span(from, (size_t)(end - from)));
+}
+
 int wiki_is(struct wiki_span span, const char *lower)
 {
     for (size_t i = 0; i < span.size; i++)

@@ -78,8 +78,14 @@ static inline struct wiki_span wiki_span(const char *data, size_t size)
     return (struct wiki_span){data, size};
 }
 
+static inline void wiki_put_span(struct wiki_buffer *buffer, struct wiki_span span)
+{
+    wiki_put(buffer, span.data, span.size);
+}
+
 /* Trim white space at both ends. */
 struct wiki_span wiki_trim(struct wiki_span span);
+struct wiki_span wiki_trimmed(const char *from, const char *end);
 /* Compare with a lower-case text, ignoring the case of ASCII letters. */
 int wiki_is(struct wiki_span span, const char *lower);
 /* Find the first 'text' in [from, end), or NULL. */

@@ -222,7 +222,6 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
     expand.frames->count = expand.frames->pipes.count = expand.frames->templates = 0;
     expand.call.mode = mode;
     expand.call.page = page;
-    expand.call.options = look->options;
     while (expand.at < expand.end) {
         const char *from = expand.at;
 
@@ -263,17 +262,16 @@ struct wiki_span wiki_positional(const struct wiki_call *call, size_t position)
     size_t number = 0;
 
     for (size_t i = 0; i < call->count; i++) {
-        const char *equals = equals_sign(call->args[i]);
-        struct wiki_span name;
+        struct wiki_span arg = call->args[i], name;
+        const char *equals = equals_sign(arg);
 
         if (!equals && ++number == position)
-            return wiki_trim(call->args[i]);
+            return wiki_trim(arg);
         if (!equals)
             continue;
-        name = wiki_trim(wiki_span(call->args[i].data, (size_t)(equals - call->args[i].data)));
+        name = wiki_trimmed(arg.data, equals);
         if (name.size == 1 && name.data[0] == (char)('0' + position) && position < 10)
-            return wiki_trim(wiki_span(
-                equals + 1, (size_t)(call->args[i].data + call->args[i].size - equals - 1)));
+            return wiki_trimmed(equals + 1, arg.data + arg.size);
     }
     return wiki_span("", 0);
 }
@@ -281,13 +279,11 @@ struct wiki_span wiki_positional(const struct wiki_call *call, size_t position)
 struct wiki_span wiki_named(const struct wiki_call *call, const char *name)
 {
     for (size_t i = call->count; i-- > 0;) {
-        const char *equals = equals_sign(call->args[i]);
+        struct wiki_span arg = call->args[i];
+        const char *equals = equals_sign(arg);
 
-        if (equals &&
-            wiki_is(wiki_trim(wiki_span(call->args[i].data, (size_t)(equals - call->args[i].data))),
-                    name))
-            return wiki_trim(wiki_span(
-                equals + 1, (size_t)(call->args[i].data + call->args[i].size - equals - 1)));
+        if (equals && wiki_is(wiki_trimmed(arg.data, equals), name))
+            return wiki_trimmed(equals + 1, arg.data + arg.size);
     }
     return wiki_span("", 0);
 }

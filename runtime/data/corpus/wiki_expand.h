@@ -26,7 +26,7 @@ struct wiki_call {
     size_t count;
     enum wiki_expand_mode mode;
     const struct wiki_page_info *page;
-    const struct wiki_options *options;
+    const char *extra; /* of a known template: a column of its table */
 };
 
 /* The argument number 'position' (from 1), or the one called 'name', trimmed; empty if it is
@@ -37,7 +37,7 @@ struct wiki_span wiki_named(const struct wiki_call *call, const char *name);
 /* Evaluate a parser function or variable. Returns 0 if there is none of this name. */
 int wiki_function(const struct wiki_call *call, struct wiki_buffer *out);
 /* Evaluate one of the known templates. Returns 0 if it is unknown. */
-int wiki_template(const struct wiki_call *call, struct wiki_buffer *out);
+int wiki_template(struct wiki_call *call, struct wiki_buffer *out);
 /* Evaluate {{convert}}, with the arguments of the template. */
 void wiki_convert(const struct wiki_call *call, int abbreviate, struct wiki_buffer *out);
 

@@ -9,11 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void put(struct wiki_buffer *out, struct wiki_span span)
-{
-    wiki_put(out, span.data, span.size);
-}
-
 static struct wiki_span argument(const struct wiki_call *call, size_t number)
 {
     return number < call->count ? wiki_trim(call->args[number]) : wiki_span("", 0);
@@ -40,7 +35,7 @@ int wiki_number(struct wiki_span text, double *value, int *decimals)
 
         if (c == ',' && size > 0)
             continue;
-        if (!((c >= '0' && c <= '9') || (c == '.' && !point) || ((c == '-' || c == '+') && !size)))
+        if (!(wiki_is_digit(c) || (c == '.' && !point) || ((c == '-' || c == '+') && !size)))
             break;
         zeros = c == '0' ? zeros + 1 : 0;
         *decimals += point;
@@ -60,7 +55,7 @@ void wiki_format_number(struct wiki_span number, struct wiki_buffer *out)
 {
     size_t whole = 0, begin = 0;
 
-    while (begin < number.size && !(number.data[begin] >= '0' && number.data[begin] <= '9'))
+    while (begin < number.size && !wiki_is_digit(number.data[begin]))
         wiki_put_char(out, number.data[begin++]);
     while (begin + whole < number.size && number.data[begin + whole] >= '0' &&
            number.data[begin + whole] <= '9')
@@ -91,7 +86,7 @@ typedef void function(const struct wiki_call *call, struct wiki_span first,
 
 static void f_if(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
 {
-    put(out, argument(call, first.size == 0));
+    wiki_put_span(out, argument(call, first.size == 0));
 }
 
 static bool is_numeric(struct wiki_span text)
@@ -111,7 +106,7 @@ static void f_ifeq(const struct wiki_call *call, struct wiki_span first, struct 
     if (!equal && is_numeric(first) && is_numeric(second) && wiki_number(first, &a, &decimals) &&
         wiki_number(second, &b, &decimals))
         equal = a == b;
-    put(out, argument(call, equal ? 1 : 2));
+    wiki_put_span(out, argument(call, equal ? 1 : 2));
 }
 
 static void f_switch(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
@@ -120,8 +115,8 @@ static void f_switch(const struct wiki_call *call, struct wiki_span first, struc
     int falling = 0;
 
     for (size_t i = 0; i < call->count; i++) {
-        const char *equals = memchr(call->args[i].data, '=', call->args[i].size);
-        struct wiki_span whole = wiki_trim(call->args[i]), name, value;
+        struct wiki_span arg = call->args[i], whole = wiki_trim(arg), name, value;
+        const char *equals = memchr(arg.data, '=', arg.size);
 
         if (!equals) {
             falling |= same(whole, first);
@@ -130,17 +125,16 @@ static void f_switch(const struct wiki_call *call, struct wiki_span first, struc
                 fallback = whole;
             continue;
         }
-        name = wiki_trim(wiki_span(call->args[i].data, (size_t)(equals - call->args[i].data)));
-        value = wiki_trim(
-            wiki_span(equals + 1, (size_t)(call->args[i].data + call->args[i].size - equals - 1)));
+        name = wiki_trimmed(arg.data, equals);
+        value = wiki_trimmed(equals + 1, arg.data + arg.size);
         if (falling || same(name, first)) {
-            put(out, value);
+            wiki_put_span(out, value);
             return;
         }
         if (wiki_is(name, "#default"))
             fallback = value;
     }
-    put(out, fallback);
+    wiki_put_span(out, fallback);
 }
 
 static void f_expr(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
@@ -158,40 +152,22 @@ static void f_ifexpr(const struct wiki_call *call, struct wiki_span first, struc
     int fraction, rc = first.size == 0 ? 0 : wiki_expression(first, &value, &fraction);
 
     if (rc == 0 && call->mode == WIKI_EXPAND_ALL)
-        put(out, argument(call, value == 0));
+        wiki_put_span(out, argument(call, value == 0));
 }
 
-static void f_lc(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
+/* {{lc:}}, {{uc:}}, {{lcfirst:}} and {{ucfirst:}} */
+static void f_case(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
 {
-    (void)call;
-    for (size_t i = 0; i < first.size; i++)
-        wiki_put_char(out, wiki_lower(first.data[i]));
-}
+    const char *name = call->name.data;
+    bool upper = wiki_lower(name[0]) == 'u';
+    size_t changed = wiki_lower(name[2]) == 'f' ? first.size > 0 : first.size;
 
-static char upper(char c)
-{
-    return c >= 'a' && c <= 'z' ? (char)(c - 32) : c;
-}
+    for (size_t i = 0; i < changed; i++) {
+        char c = wiki_lower(first.data[i]);
 
-static void f_uc(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
-{
-    (void)call;
-    for (size_t i = 0; i < first.size; i++)
-        wiki_put_char(out, upper(first.data[i]));
-}
-
-static void f_ucfirst(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
-{
-    (void)call;
-    for (size_t i = 0; i < first.size; i++)
-        wiki_put_char(out, i ? first.data[i] : upper(first.data[i]));
-}
-
-static void f_lcfirst(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
-{
-    (void)call;
-    for (size_t i = 0; i < first.size; i++)
-        wiki_put_char(out, i ? first.data[i] : wiki_lower(first.data[i]));
+        wiki_put_char(out, upper && wiki_is_letter(c) ? (char)(c - 32) : upper ? first.data[i] : c);
+    }
+    wiki_put(out, first.data + changed, first.size - changed);
 }
 
 static void f_pad(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
@@ -209,11 +185,11 @@ static void f_pad(const struct wiki_call *call, struct wiki_span first, struct w
     wiki_number(argument(call, 0), &width, &decimals);
     missing = width > (double)first.size && width <= 500 ? (size_t)width - first.size : 0;
     if (!left)
-        put(out, first);
+        wiki_put_span(out, first);
     for (size_t i = 0; i < missing; i++)
         wiki_put_char(out, fill.data[i % fill.size]);
     if (left)
-        put(out, first);
+        wiki_put_span(out, first);
 }
 
 static void f_formatnum(const struct wiki_call *call, struct wiki_span first,
@@ -233,14 +209,11 @@ static void f_urlencode(const struct wiki_call *call, struct wiki_span first,
 {
     (void)call;
     for (size_t i = 0; i < first.size; i++) {
-        unsigned char c = (unsigned char)first.data[i];
-        char text[8];
+        char c = first.data[i], text[8];
 
-        snprintf(text, sizeof(text), "%%%02X", c);
-        if (wiki_lower((char)c) >= 'a' && wiki_lower((char)c) <= 'z')
-            wiki_put_char(out, (char)c);
-        else if ((c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.')
-            wiki_put_char(out, (char)c);
+        snprintf(text, sizeof(text), "%%%02X", (unsigned char)c);
+        if (wiki_is_letter(c) || wiki_is_digit(c) || c == '-' || c == '_' || c == '.')
+            wiki_put_char(out, c);
         else
             wiki_put_text(out, text);
     }
@@ -254,42 +227,37 @@ static void f_plural(const struct wiki_call *call, struct wiki_span first, struc
     if (call->mode != WIKI_EXPAND_ALL)
         return;
     wiki_number(first, &value, &decimals);
-    put(out, argument(call, value == 1 ? 0 : call->count > 1));
-}
-
-static void f_nothing(const struct wiki_call *call, struct wiki_span first, struct wiki_buffer *out)
-{
-    (void)call, (void)first, (void)out;
+    wiki_put_span(out, argument(call, value == 1 ? 0 : call->count > 1));
 }
 
 static const struct {
     const char *name; /* in lower case */
-    function *call;
+    function *call;   /* NULL: becomes nothing */
 } functions[] = {
     {"#if", f_if},
     {"#ifeq", f_ifeq},
     {"#switch", f_switch},
     {"#expr", f_expr},
     {"#ifexpr", f_ifexpr},
-    {"lc", f_lc},
-    {"uc", f_uc},
-    {"ucfirst", f_ucfirst},
-    {"lcfirst", f_lcfirst},
+    {"lc", f_case},
+    {"uc", f_case},
+    {"ucfirst", f_case},
+    {"lcfirst", f_case},
     {"padleft", f_pad},
     {"padright", f_pad},
     {"formatnum", f_formatnum},
     {"urlencode", f_urlencode},
     {"plural", f_plural},
-    {"defaultsort", f_nothing},
-    {"displaytitle", f_nothing},
-    {"shortdesc", f_nothing},
-    {"int", f_nothing},
-    {"ns", f_nothing},
-    {"fullurl", f_nothing},
-    {"localurl", f_nothing},
-    {"anchorencode", f_nothing},
-    {"gender", f_nothing},
-    {"grammar", f_nothing},
+    {"defaultsort", NULL},
+    {"displaytitle", NULL},
+    {"shortdesc", NULL},
+    {"int", NULL},
+    {"ns", NULL},
+    {"fullurl", NULL},
+    {"localurl", NULL},
+    {"anchorencode", NULL},
+    {"gender", NULL},
+    {"grammar", NULL},
 };
 
 /* Variables about the page. */
@@ -303,12 +271,13 @@ static int variable(const struct wiki_call *call, struct wiki_buffer *out)
     else if (wiki_is(name, "=") && call->mode == WIKI_EXPAND_ALL)
         wiki_put_char(out, '=');
     else if (wiki_is(name, "pagename") || wiki_is(name, "fullpagename"))
-        put(out, title);
+        wiki_put_span(out, title);
     else if (wiki_is(name, "subpagename") && call->mode == WIKI_EXPAND_ALL)
-        put(out,
-            slash ? wiki_span(slash + 1, (size_t)(title.data + title.size - slash - 1)) : title);
+        wiki_put_span(out, slash
+                               ? wiki_span(slash + 1, (size_t)(title.data + title.size - slash - 1))
+                               : title);
     else if (wiki_is(name, "basepagename") && call->mode == WIKI_EXPAND_ALL)
-        put(out, slash ? wiki_span(title.data, (size_t)(slash - title.data)) : title);
+        wiki_put_span(out, slash ? wiki_span(title.data, (size_t)(slash - title.data)) : title);
     else if (wiki_is(name, "sitename") && call->mode == WIKI_EXPAND_ALL)
         wiki_put_text(out, call->page->site ? wiki_site_name(call->page->site) : "");
     else
@@ -323,11 +292,12 @@ int wiki_function(const struct wiki_call *call, struct wiki_buffer *out)
 
     if (!colon)
         return variable(call, out);
-    first = wiki_trim(wiki_span(colon + 1, (size_t)(name.data + name.size - colon - 1)));
-    name = wiki_trim(wiki_span(name.data, (size_t)(colon - name.data)));
+    first = wiki_trimmed(colon + 1, name.data + name.size);
+    name = wiki_trimmed(name.data, colon);
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
         if (wiki_is(name, functions[i].name)) {
-            functions[i].call(call, first, out);
+            if (functions[i].call)
+                functions[i].call(call, first, out);
             return 1;
         }
     /* #time, #invoke, #tag: their results are not in the dump. */

@@ -212,7 +212,7 @@ static struct wiki_span pipe_trick(struct wiki_span target)
         mark = wiki_find(target.data, end, ", ");
     if (!mark)
         mark = memchr(target.data, '#', target.size);
-    return wiki_trim(wiki_span(target.data, (size_t)((mark ? mark : end) - target.data)));
+    return wiki_trimmed(target.data, mark ? mark : end);
 }
 
 /* Write the visible part of a link; an empty one is dropped. */
@@ -241,12 +241,11 @@ static struct wiki_span shown(const struct inliner *inliner, struct wiki_span ta
         return *label;
     for (size_t i = 0; colon && i < sizeof(sisters) / sizeof(sisters[0]); i++)
         if (wiki_is(prefix, sisters[i]))
-            target =
-                wiki_trim(wiki_span(colon + 1, (size_t)(target.data + target.size - colon - 1)));
+            target = wiki_trimmed(colon + 1, target.data + target.size);
     if (!label)
         return target;
     if (ns != WIKI_NS_NONE)
-        target = wiki_trim(wiki_span(colon + 1, (size_t)(target.data + target.size - colon - 1)));
+        target = wiki_trimmed(colon + 1, target.data + target.size);
     return pipe_trick(target);
 }
 
@@ -258,8 +257,7 @@ static void close_link(struct inliner *inliner)
     char *pipe = link.pipe ? out->data + link.pipe : end;
     struct wiki_span label =
         wiki_span(pipe < end ? pipe + 1 : end, pipe < end ? (size_t)(end - pipe - 1) : 0);
-    struct wiki_span text = shown(inliner, wiki_trim(wiki_span(begin, (size_t)(pipe - begin))),
-                                  pipe < end ? &label : NULL);
+    struct wiki_span text = shown(inliner, wiki_trimmed(begin, pipe), pipe < end ? &label : NULL);
 
     out->size = link.start;
     if (text.size > 0) {
