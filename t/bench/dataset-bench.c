@@ -39,7 +39,7 @@ static int load(const struct dataset *dataset, int64_t length, int64_t samples, 
     void *buffers[BUFFERS];
     struct batch_loader *loader;
     struct batch batch;
-    double begin;
+    double begin, waited = 0;
     int status = 0;
 
     for (int i = 0; i < BUFFERS; i++)
@@ -48,13 +48,16 @@ static int load(const struct dataset *dataset, int64_t length, int64_t samples, 
     begin = clock_now();
     loader = batch_loader_create(&config, err);
     for (int64_t i = 0; i < batches && loader && status == 0; i++) {
+        double asked = clock_now();
+
         status = batch_loader_next(loader, &batch, err);
+        waited += clock_now() - asked;
         if (status == 0)
             batch_loader_release(loader, &batch);
     }
     if (loader && status == 0)
         printf("%.3f %lld %.3f\n", clock_now() - begin, (long long)(batches * MICRO_BATCH * length),
-               batch_loader_waited(loader));
+               waited);
     status = loader ? status : -1;
     batch_loader_destroy(loader);
     for (int i = 0; i < BUFFERS; i++)

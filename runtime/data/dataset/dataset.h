@@ -159,7 +159,4 @@ int batch_loader_next(struct batch_loader *loader, struct batch *batch, struct e
 /* Release a batch's buffer when its copy to the device is done. Batches are released in order. */
 void batch_loader_release(struct batch_loader *loader, const struct batch *batch);
 
-/* Seconds that batch_loader_next has waited so far: 0 as long as prefetching keeps up. */
-double batch_loader_waited(const struct batch_loader *loader);
-
 #endif

@@ -229,6 +229,33 @@ static int check_sequence(const struct indexed *d, int64_t sequence, int64_t poi
     return 0;
 }
 
+/* Are entries [first, first + count) of a file's 'entries' entries there? */
+static int check_range(const struct file *file, const char *what, int64_t entries, int64_t first,
+                       int64_t count, struct error *err)
+{
+    if (first >= 0 && count >= 0 && first <= entries && count <= entries - first)
+        return 0;
+    return error_set(
+        err, "%s: %" PRId64 " %s from number %" PRId64 " were requested, but it has %" PRId64 AGAIN,
+        file->path, count, what, first, entries);
+}
+
+static int read_array(const struct indexed *d, const char *what, int64_t at, size_t entry_size,
+                      int64_t entries, int64_t first, int64_t count, void *out, struct error *err)
+{
+    if (check_range(&d->idx, what, entries, first, count, err) < 0)
+        return -1;
+    return read_at(&d->idx, out, (size_t)count * entry_size, at + first * (int64_t)entry_size, err);
+}
+
+/* Byte offsets of sequences, which are checked when they are used. */
+static int read_pointers(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
+                         struct error *err)
+{
+    return read_array(indexed, "pointers", pointers_at(indexed), IDX_POINTER_SIZE,
+                      indexed->info.sequences, first, count, out, err);
+}
+
 static int check_ends(const struct indexed *d, struct error *err)
 {
     int64_t n = d->info.sequences, m = d->info.documents, first, last, pointer;
@@ -249,7 +276,7 @@ static int check_ends(const struct indexed *d, struct error *err)
     if (n == 0)
         return 0;
     if (indexed_lengths(d, n - 1, 1, &length, err) < 0 ||
-        indexed_pointers(d, n - 1, 1, &pointer, err) < 0)
+        read_pointers(d, n - 1, 1, &pointer, err) < 0)
         return -1;
     return check_sequence(d, n - 1, pointer, length, err);
 }
@@ -295,25 +322,6 @@ const char *indexed_prefix(const struct indexed *indexed)
     return indexed->prefix;
 }
 
-/* Are entries [first, first + count) of a file's 'entries' entries there? */
-static int check_range(const struct file *file, const char *what, int64_t entries, int64_t first,
-                       int64_t count, struct error *err)
-{
-    if (first >= 0 && count >= 0 && first <= entries && count <= entries - first)
-        return 0;
-    return error_set(
-        err, "%s: %" PRId64 " %s from number %" PRId64 " were requested, but it has %" PRId64 AGAIN,
-        file->path, count, what, first, entries);
-}
-
-static int read_array(const struct indexed *d, const char *what, int64_t at, size_t entry_size,
-                      int64_t entries, int64_t first, int64_t count, void *out, struct error *err)
-{
-    if (check_range(&d->idx, what, entries, first, count, err) < 0)
-        return -1;
-    return read_at(&d->idx, out, (size_t)count * entry_size, at + first * (int64_t)entry_size, err);
-}
-
 int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
                     struct error *err)
 {
@@ -328,13 +336,6 @@ int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count,
         if (out[i] < 0)
             return check_sequence(indexed, first + i, 0, out[i], err);
     return 0;
-}
-
-int indexed_pointers(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
-                     struct error *err)
-{
-    return read_array(indexed, "pointers", pointers_at(indexed), IDX_POINTER_SIZE,
-                      indexed->info.sequences, first, count, out, err);
 }
 
 int indexed_documents(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
@@ -436,7 +437,7 @@ int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t 
     int32_t length;
 
     if (indexed_lengths(indexed, sequence, 1, &length, err) < 0 ||
-        indexed_pointers(indexed, sequence, 1, &pointer, err) < 0 ||
+        read_pointers(indexed, sequence, 1, &pointer, err) < 0 ||
         check_sequence(indexed, sequence, pointer, length, err) < 0)
         return -1;
     if (offset < 0 || offset > length || count > length - offset)
@@ -474,7 +475,7 @@ static int verify_sequences(const struct indexed *d, int32_t *lengths, int64_t *
         int64_t count = n - first < VERIFY_BLOCK ? n - first : VERIFY_BLOCK;
 
         if (indexed_lengths(d, first, count, lengths, err) < 0 ||
-            indexed_pointers(d, first, count, entries, err) < 0)
+            read_pointers(d, first, count, entries, err) < 0)
             return -1;
         for (int64_t i = 0; i < count; i++) {
             if (check_sequence(d, first + i, entries[i], lengths[i], err) < 0)

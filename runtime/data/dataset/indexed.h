@@ -39,11 +39,9 @@ const char *indexed_prefix(const struct indexed *indexed);
 /* Read 'count' entries of one of the arrays, starting at 'first'. Returns 0, or -1 if the range is
  * outside the array, the file cannot be read or an entry is damaged (a negative length, a document
  * before the previous one of the call or after the last sequence); then the contents of 'out' are
- * undefined. Pointers are checked when they are used. */
+ * undefined. */
 int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
                     struct error *err);
-int indexed_pointers(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
-                     struct error *err);
 /* Here the range may include one entry more than there are documents: the last one is the number of
  * sequences. */
 int indexed_documents(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,

@@ -31,7 +31,6 @@ struct batch_loader {
     pthread_t threads[MOST_THREADS];
     int thread_count, stop;
     int64_t to_fill, to_give, to_release; /* numbers of batches */
-    double waited;
 };
 
 /* The first sample of batch 'number' for this rank. */
@@ -147,12 +146,10 @@ void batch_loader_destroy(struct batch_loader *loader)
 static int wait_filled(struct batch_loader *loader, const struct slot *slot, int64_t number)
 {
     struct timespec until = clock_after(CLOCK_MONOTONIC, loader->config.deadline);
-    double begin = clock_now();
     int late = 0;
 
     while ((loader->to_fill <= number || slot->state == SLOT_FILLING) && !late)
         late = pthread_cond_timedwait(&loader->filled, &loader->mutex, &until) == ETIMEDOUT;
-    loader->waited += clock_now() - begin;
     return loader->to_fill <= number || slot->state == SLOT_FILLING ? -1 : 0;
 }
 
@@ -193,9 +190,4 @@ void batch_loader_release(struct batch_loader *loader, const struct batch *batch
         pthread_cond_signal(&loader->freed);
     }
     pthread_mutex_unlock(&loader->mutex);
-}
-
-double batch_loader_waited(const struct batch_loader *loader)
-{
-    return loader->waited;
 }

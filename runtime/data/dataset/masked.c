@@ -365,7 +365,8 @@ static void end_document(struct batch *batch, int64_t at)
     batch->document_offsets[++batch->document_count] = (int32_t)at;
 }
 
-void masked_put_at(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
+/* The two halves of masked_put: several samples may be put into a row before its padding. */
+static void put_at(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
                    int64_t row, int64_t offset, const struct masked_row *sample)
 {
     int64_t base = row * sequence_length + offset;
@@ -381,7 +382,7 @@ void masked_put_at(const struct masked_config *config, int64_t sequence_length, 
     end_document(batch, base + sample->count);
 }
 
-void masked_pad(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
+static void pad(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
                 int64_t row, int64_t used)
 {
     int64_t base = row * sequence_length, offset = config->position_offset;
@@ -400,8 +401,8 @@ void masked_pad(const struct masked_config *config, int64_t sequence_length, str
 void masked_put(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
                 int64_t row, const struct masked_row *sample)
 {
-    masked_put_at(config, sequence_length, batch, row, 0, sample);
-    masked_pad(config, sequence_length, batch, row, sample->count);
+    put_at(config, sequence_length, batch, row, 0, sample);
+    pad(config, sequence_length, batch, row, sample->count);
 }
 
 /* Fill a row with its blocks; 'tokens' has room for a sample and its labels. */
@@ -416,11 +417,11 @@ static int fill_row(struct masked *m, const struct range *range, int64_t row, in
     for (int64_t i = first; i < last; i++) {
         if (make_sample(m, range->epoch, m->batching.order[i], tokens, labels, &length, err) < 0)
             return -1;
-        masked_put_at(&m->config, m->sequence_length, batch, row, used,
-                      &(struct masked_row){tokens, labels, NULL, length});
+        put_at(&m->config, m->sequence_length, batch, row, used,
+               &(struct masked_row){tokens, labels, NULL, length});
         used += length;
     }
-    masked_pad(&m->config, m->sequence_length, batch, row, used);
+    pad(&m->config, m->sequence_length, batch, row, used);
     return 0;
 }
 

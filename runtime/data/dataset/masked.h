@@ -75,16 +75,11 @@ int masked_fill(struct masked *masked, int64_t step, int64_t slot, struct batch 
                 struct error *err);
 
 /* Put a sample into row 'row': tokens, labels and types (or NULL) of 'count' tokens, then padding.
- * For samples that are not fairseq's, too. masked_put_at and masked_pad are its two halves: several
- * samples can share a row, one after the other from 'offset' on. */
+ * For samples that are not fairseq's, too. */
 struct masked_row {
     const int32_t *tokens, *labels, *types;
     int64_t count;
 };
-void masked_put_at(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
-                   int64_t row, int64_t offset, const struct masked_row *sample);
-void masked_pad(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
-                int64_t row, int64_t used);
 void masked_put(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
                 int64_t row, const struct masked_row *sample);
 

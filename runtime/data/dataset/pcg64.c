@@ -65,7 +65,7 @@ void pcg64_seed(struct pcg64 *rng, uint32_t seed)
     rng->has_kept = 0;
 }
 
-uint64_t pcg64_next(struct pcg64 *rng)
+static uint64_t next64(struct pcg64 *rng)
 {
     uint64_t value;
     unsigned turn;
@@ -76,7 +76,8 @@ uint64_t pcg64_next(struct pcg64 *rng)
     return value >> turn | value << (-turn & 63);
 }
 
-uint32_t pcg64_next32(struct pcg64 *rng)
+/* The lower half of a number comes first. */
+static uint32_t next32(struct pcg64 *rng)
 {
     uint64_t value;
 
@@ -84,7 +85,7 @@ uint32_t pcg64_next32(struct pcg64 *rng)
         rng->has_kept = 0;
         return rng->kept;
     }
-    value = pcg64_next(rng);
+    value = next64(rng);
     rng->has_kept = 1;
     rng->kept = (uint32_t)(value >> 32);
     return (uint32_t)value;
@@ -92,7 +93,7 @@ uint32_t pcg64_next32(struct pcg64 *rng)
 
 double pcg64_double(struct pcg64 *rng)
 {
-    return (double)(pcg64_next(rng) >> 11) * (1.0 / 9007199254740992.0);
+    return (double)(next64(rng) >> 11) * (1.0 / 9007199254740992.0);
 }
 
 uint32_t pcg64_interval(struct pcg64 *rng, uint32_t max)
@@ -103,12 +104,12 @@ uint32_t pcg64_interval(struct pcg64 *rng, uint32_t max)
     if (max == 0)
         return 0;
     if (count == 0)
-        return pcg64_next32(rng);
-    product = (uint64_t)pcg64_next32(rng) * count;
+        return next32(rng);
+    product = (uint64_t)next32(rng) * count;
     if ((uint32_t)product < count) {
         threshold = (UINT32_MAX - max) % count;
         while ((uint32_t)product < threshold)
-            product = (uint64_t)pcg64_next32(rng) * count;
+            product = (uint64_t)next32(rng) * count;
     }
     return (uint32_t)(product >> 32);
 }

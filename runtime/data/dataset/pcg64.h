@@ -14,10 +14,6 @@ struct pcg64 {
 /* default_rng(seed) */
 void pcg64_seed(struct pcg64 *rng, uint32_t seed);
 
-/* 64 random bits; 32 of them, lower half first */
-uint64_t pcg64_next(struct pcg64 *rng);
-uint32_t pcg64_next32(struct pcg64 *rng);
-
 /* Generator.random: a double in [0, 1) of 53 bits */
 double pcg64_double(struct pcg64 *rng);
 

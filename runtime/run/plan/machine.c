@@ -375,7 +375,7 @@ static int add_machine_file(struct machines *all, const char *path, struct error
     return -1;
 }
 
-struct machines *machines_read(const char *directory, struct error *err)
+static struct machines *read_machines(const char *directory, struct error *err)
 {
     struct machines *all = xcalloc(1, sizeof(*all));
     struct dirent **names = NULL;
@@ -389,15 +389,15 @@ struct machines *machines_read(const char *directory, struct error *err)
         return NULL;
     }
     for (int i = 0; i < count; i++) {
-        char path[4096];
+        char *path = xasprintf("%s/%s", directory, names[i]->d_name);
         struct error wrong;
 
-        snprintf(path, sizeof(path), "%s/%s", directory, names[i]->d_name);
         if (add_machine_file(all, path, &wrong) < 0) {
             if (failed++ > 0)
                 log_warning("%s", err->text);
             *err = wrong;
         }
+        free(path);
         free(names[i]);
     }
     free(names);
@@ -427,7 +427,7 @@ struct machines *machines_open(const char *directory, struct error *err)
             return NULL;
         directory = path;
     }
-    return machines_read(directory, err);
+    return read_machines(directory, err);
 }
 
 static void clear_list(struct machine_list *list)

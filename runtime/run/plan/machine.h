@@ -134,14 +134,14 @@ struct machine {
     struct machine_limits limits;
 };
 
-/* All machines of the JSON files in 'directory'. A file that is wrong is left out with a warning if
- * others are left. Caller must destroy. */
 struct machines;
-struct machines *machines_read(const char *directory, struct error *err);
+
+/* All machines of the JSON files in 'directory'; NULL: in $MEGATRON_MACHINES, or those installed
+ * with the program. A file that is wrong is left out with a warning if others are left. Caller must
+ * destroy. */
+struct machines *machines_open(const char *directory, struct error *err);
 void machines_destroy(struct machines *machines);
 
-/* Those in 'directory'; NULL: in $MEGATRON_MACHINES, or those installed with the program. */
-struct machines *machines_open(const char *directory, struct error *err);
 size_t machines_count(const struct machines *machines);
 const struct machine *machines_at(const struct machines *machines, size_t index);
 
