@@ -28,7 +28,7 @@ printf ' b a\xc2\xa0b  c\xe3\x80\x80a <unk> \n\n\t\na é z\n' >words
 mkdir small
 "$megatron" preprocess --tokenizer-type FairseqWords --input words --output-prefix small/t --padding-factor 1 >log 2>&1
 is "$(cat small/dict.txt)" "$(printf 'a 3\nb 2\nc 1\nz 1\n\303\251 1')" "words by falling count, then by code point"
-is "$(od -An -tu2 -v small/t.bin | xargs)" "5 4 5 6 4 3 2 2 2 4 8 7 2" "every line ends with </s>, empty ones are only that"
+is "$(od -An -tu2 -v small/t.bin | xargs)" "5 4 5 6 4 3 2 2 2 4 8 7 2" "every line ends with </s>, and an empty line is only </s>"
 printf 'a 3\n<mask> 2\n' >listed
 "$megatron" preprocess --tokenizer-type FairseqWords --vocab-file listed --input - --output-prefix small/l <<<'a <mask> b' >log 2>&1
 "$megatron" preprocess --tokenizer-type FairseqWords --vocab-file small/dict.txt --input - --output-prefix small/m <<<'a <mask>' >>log 2>&1
@@ -36,7 +36,7 @@ is "$(od -An -tu2 -v small/l.bin | xargs), $(od -An -tu2 -v small/m.bin | xargs)
     "<mask> is a word if dict.txt has it" || diag "$(cat log)"
 rm small/t.*
 "$megatron" preprocess --tokenizer-type FairseqWords --input words --output-prefix small/t >log 2>&1
-is "$(od -An -tu2 -v small/t.bin | xargs)" "5 4 5 6 4 3 2 2 2 4 8 7 2" "a dict.txt that is there is used"
+is "$(od -An -tu2 -v small/t.bin | xargs)" "5 4 5 6 4 3 2 2 2 4 8 7 2" "an existing dict.txt is used"
 mkdir limits
 "$megatron" preprocess --tokenizer-type FairseqWords --input words --output-prefix limits/t --threshold-src 2 \
     --padding-factor 8 >log 2>&1

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into `megatron preprocess`: at call number KILL_AT among those that change the file
- * system, the process dies (KILL_HOW=kill: before the call, after: behind it) or the call fails
- * (KILL_HOW=full: with ENOSPC, if it is one that may). So every state that a crash or a full disk
- * can leave is reached, one after the other. KILL_HOW=slow: nothing fails, but it takes long to
- * remove a file; KILL_HOW=lazy: every call takes a while. KILL_HOW=link and KILL_HOW=both, at no
- * call of its own: a file system without links, and one where nodes must not read what they write
- * together.
- * KILL_HOW=parts: it takes long to open a part, and a line tells of each file of the output that is
- * created. KILL_HOW=blind: how the launch ended cannot be seen; KILL_HOW=stale: not before one has
- * looked at the directory. KILL_HOW=sync: to bring a file of the output to disk
- * takes long, and a line tells of each copy that is taken over. KILL_HOW=wait and KILL_HOW=chunk:
- * the first process that brings a file of the output to disk, or begins a chunk, is at it until the
- * others have done without; with KILL_HOW=stale it is also the one that begins a chunk.
- * KILL_HOW=open: the first one that opens a file of the output to write to it does so when another
- * one has given it its final name, for which that one takes long. */
+/* Preloaded into `megatron preprocess` and other tools of the job engine. KILL_HOW says what
+ * happens:
+ *     kill, after   the process dies before, or after, call number KILL_AT of those that change the
+ *                   file system
+ *     full          that call fails with ENOSPC, if it may fail. So every state that a crash or a
+ *                   full disk can leave is reached, one after the other.
+ *     lazy          every such call takes 10 ms
+ *     slow          removing a file takes 100 ms
+ *     link          the file system has no hard links
+ *     both          output files cannot be opened for reading and writing at once
+ *     parts         opening a part takes 30 ms, and each creation of an output file is logged
+ *     sync          syncing an output file takes 300 ms, and each copy job that is taken over is
+ *                   logged
+ *     blind         the message that ends the launch is never visible
+ *     stale         it is not visible before the process has listed the directory; and the first
+ *                   process that begins a chunk waits until the others have finished without it
+ *     wait, chunk   the first process that syncs an output file, or begins a chunk, does so
+ *     open          the first process that opens an output file to write to it waits until another
+ *                   one has renamed the file, which takes that one a second */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,7 +34,7 @@
 
 static _Atomic long calls;
 
-/* Returns 1 if the call is to fail. 'after' is set if the process is to die behind it. */
+/* Returns 1 if the call is to fail. 'after' is set if the process is to die after the call. */
 static int due(int *after, int fallible)
 {
     const char *at = getenv("KILL_AT"), *how = getenv("KILL_HOW");
@@ -55,7 +59,7 @@ static int refuses_link(void)
     return how && strcmp(how, "link") == 0 ? EPERM : 0;
 }
 
-/* Does the file not show yet, as on NFS, where a client remembers that a name was not there? */
+/* Is the file not visible yet, as on NFS, where clients cache that a name does not exist? */
 static int hides(const char *path, int flags)
 {
     static _Atomic int fresh;
@@ -67,8 +71,7 @@ static int hides(const char *path, int flags)
            !(flags & O_CREAT);
 }
 
-/* Where it is its turn, wait until the directory of the file is gone, and the word of the end is
- * alone. */
+/* The first caller: wait until the run that the file belongs to is finished. */
 static void wait_until_gone(const char *file)
 {
     char path[4096] = "", *run;
@@ -93,7 +96,7 @@ static void wait_until_renamed(const char *path)
             nanosleep(&(struct timespec){0, 10000000}, NULL);
 }
 
-/* For a file of the output. Refuses nothing. */
+/* For an output file. Never refuses. */
 static int wait_before_rename(const char *from)
 {
     const char *how = getenv("KILL_HOW");
@@ -103,7 +106,7 @@ static int wait_before_rename(const char *from)
     return 0;
 }
 
-/* For a file of the output. Refuses nothing. */
+/* For an output file. Never refuses. */
 static int wait_for_others(int fd)
 {
     const char *how = getenv("KILL_HOW");
@@ -119,7 +122,7 @@ static int wait_for_others(int fd)
     return 0;
 }
 
-/* Is it a file of the output, opened for both? */
+/* Is it an output file, opened for reading and writing? */
 static int refuses_both(const char *path, int flags)
 {
     const char *how = getenv("KILL_HOW");

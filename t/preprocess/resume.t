@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Killed at any instant, the same command resumes, and the bytes are those of an undisturbed run: a
-# preloaded library kills the process at each call that changes the file system, one after the other.
+# A run that was killed at any moment is resumed by the same command, and the output has the bytes of an undisturbed
+# run: a preloaded library kills the process at each call that changes the file system, one after the other.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"
 cc=${CC:-cc}
@@ -51,7 +51,7 @@ for how in kill after full; do
     done
     is "$bad" 0 "$how at each of $((number - 1)) calls"
     [ $number -gt 30 ]
-    ok "there are many"
+    ok "there are more than 30 such calls"
 done
 
 # --- A new run that replaces old output: until it is complete, the old pair stays, or there is no .idx
@@ -86,8 +86,8 @@ EOF
         ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1
         [ "$ranked" = "0 0 0" ] || break
     done
-    is "$ranked" "0 137 0" "rank 1 of 3 dies at call $number: the others end well"
-    ok "with the right bytes" same c o
+    is "$ranked" "0 137 0" "rank 1 of 3 dies at call $number: the others succeed"
+    ok "with the expected bytes" same c o
 done
 
 # --- On a slow disk: ranks still write shared files while the last one cleans up
@@ -96,8 +96,8 @@ for round in 1 2; do
     struck=all blow=(env KILL_HOW=slow "LD_PRELOAD=$scratch/killer.so")
     ranks 4 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 13000
     is "$ranked" "0 0 0 0" "four ranks on a slow disk"
-    ok "make the right bytes" same c o
-    ok "and leave nothing else" whole o
+    ok "write the expected bytes" same c o
+    ok "and leave no work directory" whole o
 done
 
 # --- A layout of so many parts that it takes longer than the lease is made by one rank, together with the
@@ -106,8 +106,8 @@ rm -rf o_* o.work
 struck=all blow=(env KILL_HOW=parts "LD_PRELOAD=$scratch/killer.so")
 ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 800 --lease 2
 is "$ranked" "0 0 0" "three ranks with many parts"
-ok "make the right bytes" same c o
-is "$(cat rank*.log | grep -c '^created .*\.idx$')" 1 "in files that were created once"
+ok "write the expected bytes" same c o
+is "$(cat rank*.log | grep -c '^created .*\.idx$')" 1 "and the output files are created once"
 
 # --- Copies that take longer than the lease to reach the disk are made by one rank
 rm -rf o_* o.work
@@ -115,8 +115,8 @@ try "${pre[@]}" --input c.jsonl --output-prefix s --output-shards 8
 struck=all blow=(env KILL_HOW=sync "LD_PRELOAD=$scratch/killer.so")
 ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 13000 --lease 2 --output-shards 8
 is "$ranked" "0 0 0" "three ranks on a disk that is slow to sync"
-is "$(cat rank*.log | grep -c '^taken over ')" 0 "make no copy twice"
-is "$(cat o_*_document.* | cksum)" "$(cat s_*_document.* | cksum)" "and the right bytes"
+is "$(cat rank*.log | grep -c '^taken over ')" 0 "copy nothing twice"
+is "$(cat o_*_document.* | cksum)" "$(cat s_*_document.* | cksum)" "and write the expected bytes"
 rm -f s_*
 
 # --- A rank that notices late that the others have finished, or that they did so while it was writing
@@ -125,13 +125,13 @@ for how in blind wait chunk stale open; do
     rm -rf o_* o.work waits
     struck=all blow=(env KILL_HOW=$how "LD_PRELOAD=$scratch/killer.so")
     ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 13000 --lease 1
-    is "$ranked" "0 0 0" "three ranks of which some are late: $how"
-    ok "make the right bytes" same c o
-    ok "and leave nothing else" whole o
-    [ $how = blind ] || ok "one has waited: $how" test -d waits
+    is "$ranked" "0 0 0" "three ranks, some of which are late: $how"
+    ok "write the expected bytes" same c o
+    ok "and leave no work directory" whole o
+    [ $how = blind ] || ok "at least one was late: $how" test -d waits
 done
 
-# --- If a rank never arrives, only the end message stays; another run removes it
+# --- If a rank never arrives, only the end message stays, and another run removes it
 rm -rf o_* o.work
 cat >blow <<EOF
 #!/bin/sh
@@ -141,27 +141,27 @@ EOF
 struck=all blow=(./blow)
 ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1
 is "$ranked" "0 137 0" "a rank that is killed"
-is "$(ls o.work | sed 's/-.*//' | sort | tr '\n' ' ')" "ack end " "leaves the word that it does not come for"
+is "$(ls o.work | sed 's/-.*//' | sort | tr '\n' ' ')" "ack end " "leaves the message for the rank that never came"
 # A launch of the same name (launches without a scheduler have the same name) ignores it.
 attempt=$((attempt - 1)) struck= blow=()
 cp -r o.work kept.work
 ranks 3 --input nowhere.jsonl --output-prefix o --overwrite
-is "$ranked" "2 1 1" "another launch of its name that fails"
-like "$(cat rank0.log)" 'nowhere.jsonl' "says why"
+is "$ranked" "2 1 1" "a failing launch of the same name"
+like "$(cat rank0.log)" 'nowhere.jsonl' "prints its own error"
 rm -rf o.work && mv kept.work o.work
 attempt=$((attempt - 1))
 ranks 3 "${options[@]}" --overwrite
-is "$ranked" "0 0 0" "and one that does not"
-ok "makes the right bytes" same c o
-ok "and leaves nothing" whole o
+is "$ranked" "0 0 0" "a launch of the same name that succeeds"
+ok "writes the expected bytes" same c o
+ok "and leaves no work directory" whole o
 struck=all blow=(./blow)
 ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1 --overwrite
-ok "once more" test -d o.work
+ok "the message is left once more" test -d o.work
 try "${pre[@]}" "${options[@]}"
-like "$out" 'exists; use --overwrite' "the output is there"
-ok "and a run that is refused removes the word" whole o
+like "$out" 'exists; use --overwrite' "the output exists"
+ok "and a run that is refused removes the message" whole o
 
-# --- A part that a crashed node left torn is made again
+# --- A part that a crashed node left torn is encoded again
 rm -rf o_* o.work
 strike kill 24 "${options[@]}"
 for part in o.work/*/encode/part-*; do
@@ -171,7 +171,7 @@ done
 part=$(ls o.work/*/encode/part-* | tail -n1)
 printf 'xxxx' | dd of="$part" bs=1 seek=200 conv=notrunc status=none
 try "${pre[@]}" "${options[@]}"
-is "$rc" 0 "torn parts are made again"
+is "$rc" 0 "torn parts are encoded again"
 ok "and the bytes are right" same c o
 
 # --- File systems without links, and those where nodes cannot read what they write together: from the
@@ -184,11 +184,11 @@ for how in link both; do
             strike kill $call "${options[@]}"
             [ "$(ls o.work/*/encode/part-* 2>/dev/null | wc -l)" != 2 ] || break
         done
-        [ $earlier = 0 ] || is "$(ls o.work/*/encode/part-* | wc -l)" 2 "an earlier run has made two chunks"
+        [ $earlier = 0 ] || is "$(ls o.work/*/encode/part-* | wc -l)" 2 "an earlier run has encoded two chunks"
         strike $how 0 "${options[@]}"
-        is "$rc" 0 "a file system that refuses: $how, with $earlier earlier run"
-        ok "makes the right bytes" same c o
-        ok "and leaves nothing" whole o
+        is "$rc" 0 "a file system without a feature: $how, after $earlier earlier run"
+        ok "writes the expected bytes" same c o
+        ok "and leaves no work directory" whole o
     done
 done
 
@@ -206,14 +206,14 @@ mv few_text_document.bin few.bin
 mv few_text_document.idx few.idx
 truncate -s -10 o.work/*/encode/part-*
 try timeout -k 5 300 "${pre[@]}" "${limited[@]}" --workers 4
-is "$rc" 0 "a torn part before a chunk that cannot be read"
-ok "is made again" same few o
+is "$rc" 0 "a torn part before an unreadable chunk"
+ok "is encoded again" same few o
 
 # --- Compressed files, each of which is one chunk
 rm -rf o_* o.work
 split -n l/4 c.jsonl piece.
 gzip piece.a?
 try "${pre[@]}" --input piece.aa.gz piece.ab.gz piece.ac.gz piece.ad.gz --output-prefix o --workers 3 --chunk-bytes 1000
-is "$rc" 0 "compressed files, each a chunk, and three threads"
-ok "make the right bytes" same c o
+is "$rc" 0 "compressed files, one chunk each, with three threads"
+ok "write the expected bytes" same c o
 done_testing

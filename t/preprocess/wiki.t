@@ -147,7 +147,7 @@ like "$out" '^  documents: +8 ' "and kept"
 like "$out" '^  skipped: +0$' "not skipped"
 is "$(grep -o 'unclosed markup: .*' <<<"$out") $(kinds)" "unclosed markup: 6 $by_kind" "and counted by kind"
 extract markup.xml --wiki-min-length 0 --wiki-no-title
-is "$(grep 'is kept' <<<"$out")" "$(named)" "to standard output, too"
+is "$(grep 'is kept' <<<"$out")" "$(named)" "standard output gets the same bytes"
 like "$out" 'skipped 0, left out 0, with unclosed markup 6' "with their number"
 extract markup.xml --wiki-min-length 0 --wiki-no-title --strict --output strict.jsonl
 is "$rc $(grep -c 'page "B" at byte [0-9]*: {{ without }}; drop --strict' <<<"$out")" "2 1" "--strict stops at the first one"
@@ -199,7 +199,7 @@ for size in 100M 600; do
     is "$rc $(told)" "0 $flaws" "preprocess in chunks of $size: each broken file is named"
 done
 extract many.xml whole.xml many.xml.bz2 --workers 2
-is "$rc $(grep -c '; skipped$' <<<"$out") $(told)" "0 20 $flaws" "data extract to standard output: as well"
+is "$rc $(grep -c '; skipped$' <<<"$out") $(told)" "0 20 $flaws" "data extract to standard output: 20 broken pages and each broken file are named"
 extract cut.xml.bz2 --output cut.jsonl --chunk-bytes 9000 --workers 2
 is "$rc $(grep -c 'cut.xml.bz2 is truncated' <<<"$out")" "0 1" "a truncated block that a page crosses into is named once"
 # If nothing can be read, the run has not succeeded.

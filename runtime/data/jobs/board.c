@@ -15,9 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A fraction of the shortest lease, one second. */
-static const double touch_seconds = 0.25;
-
 int board_init(struct board *board, const struct work *work, const char *phase, size_t count,
                size_t start, struct error *err)
 {
@@ -229,13 +226,15 @@ int board_take_over(struct board *board, size_t *number, struct error *err)
     return rc;
 }
 
-static void touch(struct board *board, size_t number)
+void board_touch(struct board *board, size_t number)
 {
+    struct job_state *job = &board->jobs[number];
+    double now = clock_now();
     char path[DISK_PATH];
     int fd;
 
-    if (board->work->world->size == 1 ||
-        claim_path(board, number, board->jobs[number].generation, path, NULL) < 0)
+    if (board->work->world->size == 1 || now - job->seen_at < (double)board->work->lease / 15 ||
+        claim_path(board, number, job->generation, path, NULL) < 0)
         return;
     /* On NFS the close makes the new size visible to other nodes. */
     fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -244,35 +243,7 @@ static void touch(struct board *board, size_t number)
             errno = 0;
         close(fd);
     }
-}
-
-void board_touch(struct board *board, size_t number)
-{
-    struct job_state *job = &board->jobs[number];
-    double now = clock_now();
-
-    if (now - job->seen_at < touch_seconds)
-        return;
-    touch(board, number);
     job->seen_at = now;
-}
-
-void board_touch_mine(struct board *board)
-{
-    double now = clock_now();
-    bool due;
-
-    pthread_mutex_lock(&board->lock);
-    due = now - board->touched > (double)board->work->lease / 4;
-    if (due)
-        board->touched = now;
-    for (size_t i = 0; due && i < board->count; i++)
-        if (board->jobs[i].mine && !board->jobs[i].done) {
-            pthread_mutex_unlock(&board->lock);
-            touch(board, i);
-            pthread_mutex_lock(&board->lock);
-        }
-    pthread_mutex_unlock(&board->lock);
 }
 
 int board_done_path(struct board *board, size_t number, char *path, struct error *err)

@@ -35,7 +35,6 @@ struct board {
     struct job_state *jobs;
     const size_t *early; /* long jobs, which are started first; or NULL */
     size_t early_count, early_at;
-    double touched; /* when board_touch_mine last touched the claims */
     pthread_mutex_t lock;
 };
 
@@ -65,9 +64,6 @@ int board_take_over(struct board *board, size_t *number, struct error *err);
 
 /* Heartbeat, at a limited rate: show that the job makes progress. */
 void board_touch(struct board *board, size_t number);
-
-/* Heartbeat for all unfinished jobs of this process. */
-void board_touch_mine(struct board *board);
 
 /* The path of the done marker of a finished job. */
 int board_done_path(struct board *board, size_t number, char *path, struct error *err);

@@ -45,8 +45,8 @@ void input_plan_note(const struct input_plan *plan, int64_t chunk_bytes, int64_t
 int input_plan_write(const struct input_plan *plan, const char *path, struct error *err);
 /* Returns 0; 1 if there is no complete plan at 'path'; -1 on error. */
 int input_plan_read(struct input_plan *plan, const char *path, struct error *err);
-/* Is the file at 'path', DIRECTORY/plan, a plan, complete or not? Returns 1 (also if it is gone), 0,
- * or -1 if it cannot be read, or belongs to an earlier build, whose work directory has another
+/* Is the file at 'path', DIRECTORY/plan, a plan, complete or not? Returns 1 (also if it is gone),
+ * 0, or -1 if it cannot be read, or belongs to an earlier build, whose work directory has another
  * layout. */
 int input_plan_is(const char *path, struct error *err);
 

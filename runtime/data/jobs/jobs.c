@@ -79,7 +79,9 @@ void job_progress(struct job *job, int64_t documents, int64_t bytes, int64_t pas
 /* What a job counts towards the size of its phase. */
 static int64_t job_size(const struct phase *phase, size_t number)
 {
-    return phase->chunks ? input_plan_chunk_bytes(&phase->engine->plan, number) : 1;
+    if (phase->chunks)
+        return input_plan_chunk_bytes(&phase->engine->plan, number);
+    return phase->job_size > 0 ? phase->job_size : 1;
 }
 
 void job_begin(struct phase *phase, size_t number, struct job *job)
@@ -164,7 +166,7 @@ static int run_job(struct phase *phase, size_t number, struct error *err)
     job_begin(phase, number, &job);
     bytes_begin(&result, RESULT_MAGIC);
     rc = phase->job(phase->context, &job, &result, err);
-    if (rc == 0 && !phase->settle && !private->finished) {
+    if (rc == 0 && !private->finished) {
         rc = board_mark_done(phase->board, number, job.documents, job.bytes, &result, err);
         if (rc == 0 && phase->after)
             phase->after(phase->context, &job);
@@ -210,34 +212,6 @@ static void worker(void *context, int64_t thread)
     }
 }
 
-/* Bring to disk what the jobs of this rank have written, create their done markers and, when those
- * are on disk, remove what the jobs consumed. */
-static int settle(struct phase *phase, struct error *err)
-{
-    struct board *board = phase->board;
-    size_t count = 0, *numbers;
-    int rc = phase->settle(phase, err);
-
-    if (rc < 0)
-        return -1;
-    numbers = xcalloc(board->count + 1, sizeof(*numbers));
-    for (size_t i = 0; i < board->count; i++)
-        if (board->jobs[i].mine && !board->jobs[i].done)
-            numbers[count++] = i;
-    for (size_t i = 0; i < count && rc == 0; i++)
-        rc = board_mark_done(board, numbers[i], 0, 0, NULL, err);
-    if (rc == 0 && count > 0)
-        rc = file_sync_directory(board->directory, err);
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        struct job job = {phase->engine, board, phase->name, numbers[i], 0, 0, 0};
-
-        if (phase->after)
-            phase->after(phase->context, &job);
-    }
-    free(numbers);
-    return rc;
-}
-
 /* Run jobs until none is free. */
 static int run_jobs(struct phase *phase, const size_t *first, struct error *err)
 {
@@ -253,7 +227,7 @@ static int run_jobs(struct phase *phase, const size_t *first, struct error *err)
         *err = pool.err;
         return -1;
     }
-    return phase->settle && !phase->engine->private->over ? settle(phase, err) : 0;
+    return 0;
 }
 
 /* Run free jobs, then wait for those of other ranks, and take over those that make no progress. */

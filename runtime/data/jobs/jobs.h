@@ -119,13 +119,11 @@ struct phase {
     const char *name; /* of its directory: small letters and hyphens */
     size_t count;     /* of jobs */
     bool chunks;      /* job N reads chunk N of the plan */
+    int64_t job_size; /* otherwise, what a job counts as 'passed'; 0: nothing before its end */
     void *context;
     job_function *job; /* runs one job in one thread of the engine */
     /* Called when the job is done: removes what it consumed. May be NULL. */
     void (*after)(void *context, struct job *job);
-    /* If set, no job is done before this rank finds none to claim and calls this function, which
-     * brings to disk what all its jobs have written. */
-    int (*settle)(struct phase *phase, struct error *err);
 
     /* Instead of 'job', for a tool whose threads share jobs: run jobs until none is free. 'first'
      * is one that is already claimed, or NULL; others come from jobs_claim. Each begins with
@@ -175,7 +173,7 @@ int job_draft(const struct job *job, const char *name, char *path, struct error 
 int jobs_damaged(const char *path, struct error *err);
 
 /* Count what a job has read since the last call: documents, bytes of text, and bytes of input on
- * disk (in a phase that reads no chunks: 0). Shows the other ranks that it makes progress. */
+ * disk, or a share of phase->job_size. Shows the other ranks that it makes progress. */
 void job_progress(struct job *job, int64_t documents, int64_t bytes, int64_t passed);
 #define job_touch(job) job_progress(job, 0, 0, 0)
 

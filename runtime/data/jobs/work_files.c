@@ -15,15 +15,19 @@
 /* An identity or a launch: 16 hexadecimal digits. */
 enum { ID_LENGTH = 16 };
 
+/* Names as patterns: # is a number, @ an identity or a launch, % a word of small letters and
+ * hyphens, * any rest. */
+static const char *const root_files[] = {"plan",  "owner",   "finished", "go-@",
+                                         "end-@", "ack-@-#", 0};
+static const char *const root_directories[] = {"@", ".removed-@-@", 0};
+static const char *const run_files[] = {"out-*", "progress-@-#", 0};
+static const char *const run_directories[] = {"%", 0};
+static const char *const phase_files[] = {"done-#-#-#", "claim-@-#-#", "draft-@-*", "%#", 0};
+static const char *const none[] = {0};
+
 static int is_self_or_parent(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-/* NFS clients rename open files like this when they are removed. */
-static bool is_nfs(const char *name)
-{
-    return strncmp(name, ".nfs", 4) == 0;
 }
 
 /* Is this the end of a name, or the suffix of a temporary file of file_write_whole? */
@@ -34,75 +38,60 @@ static bool is_end(const char *name)
     return length == 0 || (name[0] == '.' && length > 4 && strcmp(name + length - 4, ".tmp") == 0);
 }
 
-/* Parse a prefix, an id, a number. Return what follows, or NULL. */
-static const char *skip_text(const char *name, const char *prefix)
+static bool matches(const char *name, const char *pattern)
 {
-    size_t length = strlen(prefix);
+    for (; *pattern; pattern++) {
+        size_t length = *name == *pattern;
 
-    return name && strncmp(name, prefix, length) == 0 ? name + length : NULL;
+        if (*pattern == '*')
+            return true;
+        if (*pattern == '#')
+            length = strspn(name, "0123456789");
+        else if (*pattern == '%')
+            length = strspn(name, "abcdefghijklmnopqrstuvwxyz-");
+        else if (*pattern == '@')
+            length = strspn(name, "0123456789abcdef") >= ID_LENGTH ? ID_LENGTH : 0;
+        if (length == 0)
+            return false;
+        name += length;
+    }
+    return is_end(name);
 }
 
-static const char *skip_id(const char *name)
+static bool is_one_of(const char *name, const char *const *patterns)
 {
-    return name && strspn(name, "0123456789abcdef") >= ID_LENGTH ? name + ID_LENGTH : NULL;
-}
-
-static const char *skip_number(const char *name)
-{
-    size_t length = name ? strspn(name, "0123456789") : 0;
-
-    return length > 0 ? name + length : NULL;
+    for (; *patterns; patterns++)
+        if (matches(name, *patterns))
+            return true;
+    return false;
 }
 
 bool work_files_is_plan(const char *name)
 {
-    const char *end = skip_id(name);
-
-    return end && *end == '\0';
+    return matches(name, "@");
 }
 
 bool work_files_is_removed(const char *name)
 {
-    const char *end = skip_id(skip_text(skip_id(skip_text(name, ".removed-")), "-"));
-
-    return end && *end == '\0';
-}
-
-/* The launch id in the name of a draft, claim or progress file; NULL for other names. */
-static const char *launch_of(const char *name)
-{
-    static const char *const kinds[] = {"draft-", "claim-", "progress-"};
-
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        const char *id = skip_text(name, kinds[i]);
-
-        if (skip_text(skip_id(id), "-"))
-            return id;
-    }
-    return NULL;
+    return matches(name, ".removed-@-@");
 }
 
 bool work_files_is_leftover(const char *name, const char *launch)
 {
-    const char *id = launch_of(name);
+    static const char *const of_launch[] = {"draft-@-*", "claim-@-*", "progress-@-*", 0};
 
-    return id && strncmp(id, launch, ID_LENGTH) != 0;
+    return is_one_of(name, of_launch) && strncmp(strchr(name, '-') + 1, launch, ID_LENGTH) != 0;
+}
+
+/* NFS clients rename open files to .nfs* when they are removed. */
+static bool is_file(const char *name, const char *const *patterns)
+{
+    return is_one_of(name, patterns) || strncmp(name, ".nfs", 4) == 0;
 }
 
 bool work_files_is_file(const char *name)
 {
-    static const char *const single[] = {"plan", "owner", "finished"};
-    static const char *const words[] = {"go-", "end-"};
-    const char *end;
-
-    for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
-        if ((end = skip_text(name, single[i])) && is_end(end))
-            return true;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if ((end = skip_id(skip_text(name, words[i]))) && is_end(end))
-            return true;
-    end = skip_number(skip_text(skip_id(skip_text(name, "ack-")), "-"));
-    return (end && is_end(end)) || is_nfs(name);
+    return is_file(name, root_files);
 }
 
 /* A user's file may have one of these names, so check the content. Returns 1 if no run has written
@@ -128,49 +117,15 @@ static int is_foreign(const char *root, const char *name, struct error *err)
     return 0;
 }
 
-/* Names in the directory of a run, and in that of a phase (jobs.h). */
-static bool is_run_file(const char *name)
-{
-    return skip_text(name, "out-") || launch_of(name) || is_nfs(name);
-}
-
-static bool is_phase(const char *name)
-{
-    return name[0] != '\0' && name[strspn(name, "abcdefghijklmnopqrstuvwxyz-")] == '\0';
-}
-
-static bool is_phase_file(const char *name)
-{
-    const char *end = skip_number(
-        skip_text(skip_number(skip_text(skip_number(skip_text(name, "done-")), "-")), "-"));
-    size_t word = strspn(name, "abcdefghijklmnopqrstuvwxyz");
-
-    if (!end && word > 0)
-        end = skip_number(skip_text(name + word, "-"));
-    return (end && is_end(end)) || launch_of(name) || is_nfs(name);
-}
-
 /* The files and directories that a directory may contain, and the level below. */
 struct level {
-    bool (*file)(const char *name);
-    bool (*directory)(const char *name);
+    const char *const *files, *const *directories;
     const struct level *next;
 };
 
-static bool is_nothing(const char *name)
-{
-    (void)name;
-    return false;
-}
-
-static bool is_plan_or_removed(const char *name)
-{
-    return work_files_is_plan(name) || work_files_is_removed(name);
-}
-
-static const struct level phase_level = {is_phase_file, is_nothing, NULL};
-static const struct level plan_level = {is_run_file, is_phase, &phase_level};
-static const struct level root_level = {work_files_is_file, is_plan_or_removed, &plan_level};
+static const struct level phase_level = {phase_files, none, NULL};
+static const struct level run_level = {run_files, run_directories, &phase_level};
+static const struct level root_level = {root_files, root_directories, &run_level};
 
 /* The mode of an entry; 0 if it is gone. */
 static mode_t entry_mode(const char *path, const struct dirent *entry)
@@ -218,9 +173,9 @@ static int check_level(const char *root, const char *path, const struct level *l
         mode = rc == 0 ? entry_mode(child, entry) : 0;
         if (mode == 0)
             continue;
-        if (S_ISDIR(mode) && level->directory(name))
+        if (S_ISDIR(mode) && is_one_of(name, level->directories))
             rc = check_level(root, child, level->next, err);
-        else if (!S_ISREG(mode) || !level->file(name))
+        else if (!S_ISREG(mode) || !is_file(name, level->files))
             rc = set_foreign_file(err, root, child);
         else if (level == &root_level && (rc = is_foreign(root, name, err)) > 0)
             rc = set_foreign_file(err, root, child);
@@ -261,9 +216,9 @@ static void remove_level(const char *path, const struct level *level)
 
         if (is_self_or_parent(name) || disk_path(child, NULL, "%.3000s/%s", path, name) < 0)
             continue;
-        if (level->directory(name) && S_ISDIR(entry_mode(child, entry)))
+        if (is_one_of(name, level->directories) && S_ISDIR(entry_mode(child, entry)))
             remove_level(child, level->next);
-        else if (level->file(name))
+        else if (is_file(name, level->files))
             unlink(child);
     }
     if (directory)
@@ -273,5 +228,5 @@ static void remove_level(const char *path, const struct level *level)
 
 void work_files_remove_plan(const char *path)
 {
-    remove_level(path, &plan_level);
+    remove_level(path, &run_level);
 }

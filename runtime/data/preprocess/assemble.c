@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,127 +41,6 @@ static int draft_path(const struct assembly *assembly, size_t shard, size_t key,
     return disk_path(path, err, "%.4000s/out-%016" PRIx64 "-%zu-%zu.%s",
                      assembly->encode->phase->engine->directory, assembly->layout->tag, shard, key,
                      extensions[kind]);
-}
-
-/* A share of the process's file descriptors: more than all copying threads use at a time. */
-static size_t descriptor_limit(void)
-{
-    struct rlimit limit;
-    size_t half = 64;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 2 > half)
-        half = limit.rlim_cur / 2 < 1024 ? (size_t)limit.rlim_cur / 2 : 1024;
-    return half;
-}
-
-void assembly_init(struct assembly *assembly)
-{
-    size_t count = assembly->layout->shards * assembly->layout->keys * 2;
-
-    pthread_mutex_init(&assembly->lock, NULL);
-    assembly->open_limit = descriptor_limit();
-    assembly->slots = xmalloc((count + 1) * sizeof(*assembly->slots));
-    assembly->open = xcalloc(assembly->open_limit, sizeof(*assembly->open));
-    for (size_t i = 0; i < count; i++)
-        assembly->slots[i] = -1;
-}
-
-void assembly_clear(struct assembly *assembly)
-{
-    for (size_t i = 0; i < assembly->open_count; i++)
-        if (assembly->open[i].fd >= 0)
-            close(assembly->open[i].fd);
-    free(assembly->slots);
-    free(assembly->open);
-    pthread_mutex_destroy(&assembly->lock);
-}
-
-/* Get a free slot: a new one, or that of the least recently used file. Called with the lock held.
- * Returns NULL with 'err' set. */
-static struct open_file *free_slot(struct assembly *assembly, struct error *err)
-{
-    struct open_file *oldest = NULL;
-
-    for (size_t i = 0; i < assembly->open_count; i++) {
-        struct open_file *file = &assembly->open[i];
-
-        if (file->fd < 0)
-            return file;
-        if (file->users == 0 && (!oldest || file->used < oldest->used))
-            oldest = file;
-    }
-    if (assembly->open_count < assembly->open_limit) {
-        oldest = &assembly->open[assembly->open_count++];
-        oldest->fd = -1;
-        return oldest;
-    }
-    if (!oldest) {
-        error_set(err, "too many output files are open at once; raise the limit with `ulimit -n`");
-        return NULL;
-    }
-    /* assembly_sync will not see this file */
-    if (fsync(oldest->fd) < 0) {
-        error_set_errno(err, errno, "cannot write the output %s to disk",
-                        assembly->config->output_prefix);
-        return NULL;
-    }
-    close(oldest->fd);
-    oldest->fd = -1;
-    assembly->slots[oldest->number] = -1;
-    return oldest;
-}
-
-static size_t number_of(const struct assembly *assembly, size_t shard, size_t key, int kind)
-{
-    return (shard * assembly->layout->keys + key) * 2 + (size_t)kind;
-}
-
-/* Open a file, or reuse its descriptor, until release_file. Returns the descriptor, or -1 with
- * 'err' set. */
-static int open_file(struct assembly *assembly, size_t shard, size_t key, int kind, int create,
-                     struct error *err)
-{
-    size_t number = number_of(assembly, shard, key, kind);
-    struct open_file *file = NULL;
-    char path[DISK_PATH];
-
-    pthread_mutex_lock(&assembly->lock);
-    if (assembly->slots[number] >= 0) {
-        file = &assembly->open[assembly->slots[number]];
-    } else if (draft_path(assembly, shard, key, kind, path, err) == 0) {
-        file = free_slot(assembly, err);
-        if (file) {
-            *file = (struct open_file){.number = number};
-            /* Write-only: an NFS client writes back all bytes of a page that it may read, including
-             * those that another node has written since. */
-            file->fd = open(path, O_WRONLY | create | O_CLOEXEC, 0666);
-        }
-        if (file && file->fd < 0) {
-            error_set_errno(err, errno, "cannot open %s", path);
-            file = NULL;
-        }
-        if (file)
-            assembly->slots[number] = (int32_t)(file - assembly->open);
-    }
-    if (file) {
-        file->users++;
-        file->used = ++assembly->turn;
-    }
-    pthread_mutex_unlock(&assembly->lock);
-    return file ? file->fd : -1;
-}
-
-static void release_file(struct assembly *assembly, size_t shard, size_t key, int kind)
-{
-    pthread_mutex_lock(&assembly->lock);
-    assembly->open[assembly->slots[number_of(assembly, shard, key, kind)]].users--;
-    pthread_mutex_unlock(&assembly->lock);
-}
-
-/* Never creates a file: a late rank must not leave an empty file in place of a renamed one. */
-static int file_of(struct assembly *assembly, size_t shard, size_t key, int kind, struct error *err)
-{
-    return open_file(assembly, shard, key, kind, 0, err);
 }
 
 static int64_t tokens_in(const struct output_layout *layout, size_t shard, size_t key)
@@ -244,16 +122,42 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
     return kind == IDX ? write_header(assembly, shard, key, fd, err) : 0;
 }
 
+/* Sync and close a file of the output. */
+static int close_file(const struct assembly *assembly, int fd, int rc, struct error *err)
+{
+    if (rc == 0 && fsync(fd) < 0)
+        rc = error_set_errno(err, errno, "cannot write the output %s to disk",
+                             assembly->config->output_prefix);
+    if (close(fd) < 0 && rc == 0)
+        rc = error_set_errno(err, errno, "cannot write the output %s to disk",
+                             assembly->config->output_prefix);
+    return rc;
+}
+
+/* Write-only: an NFS client writes back all bytes of a page that it may read, including those that
+ * another node has written since. */
+static int open_file(const struct assembly *assembly, size_t shard, size_t key, int kind,
+                     int create, struct error *err)
+{
+    char path[DISK_PATH];
+    int fd;
+
+    if (draft_path(assembly, shard, key, kind, path, err) < 0)
+        return -1;
+    fd = open(path, O_WRONLY | create | O_CLOEXEC, 0666);
+    if (fd < 0)
+        error_set_errno(err, errno, "cannot open %s", path);
+    return fd;
+}
+
 static int create_file(struct assembly *assembly, size_t shard, size_t key, int kind,
                        struct error *err)
 {
-    int fd = open_file(assembly, shard, key, kind, O_CREAT, err), rc;
+    int fd = open_file(assembly, shard, key, kind, O_CREAT, err);
 
     if (fd < 0)
         return -1;
-    rc = size_file(assembly, shard, key, kind, fd, err);
-    release_file(assembly, shard, key, kind);
-    return rc;
+    return close_file(assembly, fd, size_file(assembly, shard, key, kind, fd, err), err);
 }
 
 /* Write the identity file of a pair, which names its tokenizer. */
@@ -283,8 +187,16 @@ int assembly_create(struct assembly *assembly, struct job *job, struct error *er
     return 0;
 }
 
-/* One key's data of a block that goes to one shard: tokens, and the arrays for the .idx file. */
-struct stretch {
+/* What one job copies: for each key the pair of files that it writes to, of one shard at a time;
+ * and one key's data of a block that goes to that shard, with the arrays for the .idx file. */
+struct copying {
+    struct assembly *assembly;
+    struct job *job;
+    struct target {
+        bool open;
+        size_t shard;
+        int fds[2]; /* .bin, .idx */
+    } targets[PART_KEYS];
     size_t shard, key;
     const unsigned char *tokens;
     int64_t token_count, sequence_count, document_count;
@@ -294,78 +206,105 @@ struct stretch {
     size_t capacity; /* of the arrays, in entries */
 };
 
-static void reserve_entries(struct stretch *stretch, size_t count)
+/* Bring to disk what was written to the files of a key. A sync may take long. */
+static int close_target(struct copying *copying, size_t key, int rc, struct error *err)
 {
-    if (count <= stretch->capacity)
+    struct target *target = &copying->targets[key];
+
+    for (int kind = BIN; target->open && kind <= IDX; kind++) {
+        job_touch(copying->job);
+        rc = close_file(copying->assembly, target->fds[kind], rc, err);
+    }
+    target->open = false;
+    return rc;
+}
+
+/* Never creates a file: a late rank must not leave an empty file in place of a renamed one. */
+static int open_target(struct copying *copying, size_t key, size_t shard, struct error *err)
+{
+    struct target *target = &copying->targets[key];
+
+    if (target->open && target->shard == shard)
+        return 0;
+    if (close_target(copying, key, 0, err) < 0)
+        return -1;
+    target->fds[BIN] = open_file(copying->assembly, shard, key, BIN, 0, err);
+    target->fds[IDX] =
+        target->fds[BIN] < 0 ? -1 : open_file(copying->assembly, shard, key, IDX, 0, err);
+    if (target->fds[BIN] >= 0 && target->fds[IDX] < 0)
+        close(target->fds[BIN]);
+    target->open = target->fds[IDX] >= 0;
+    target->shard = shard;
+    return target->open ? 0 : -1;
+}
+
+static void reserve_entries(struct copying *copying, size_t count)
+{
+    if (count <= copying->capacity)
         return;
     count += count / 2;
-    stretch->lengths = xrealloc(stretch->lengths, count, sizeof(*stretch->lengths));
-    stretch->pointers = xrealloc(stretch->pointers, count, sizeof(*stretch->pointers));
-    stretch->documents = xrealloc(stretch->documents, count, sizeof(*stretch->documents));
-    stretch->capacity = count;
+    copying->lengths = xrealloc(copying->lengths, count, sizeof(*copying->lengths));
+    copying->pointers = xrealloc(copying->pointers, count, sizeof(*copying->pointers));
+    copying->documents = xrealloc(copying->documents, count, sizeof(*copying->documents));
+    copying->capacity = count;
 }
 
 /* Append an entry, and advance 'position' past it. */
-static void add_entry(struct stretch *stretch, int32_t entry, const struct position *cut,
+static void add_entry(struct copying *copying, int32_t entry, const struct position *cut,
                       size_t id_size, struct position *position)
 {
-    size_t key = stretch->key;
+    size_t key = copying->key;
 
     if (ENTRY_TOKENS(entry) > 0) {
-        stretch->lengths[stretch->sequence_count] = ENTRY_TOKENS(entry);
-        stretch->pointers[stretch->sequence_count++] =
+        copying->lengths[copying->sequence_count] = ENTRY_TOKENS(entry);
+        copying->pointers[copying->sequence_count++] =
             (position->tokens[key] - cut->tokens[key]) * (int64_t)id_size;
         position->tokens[key] += ENTRY_TOKENS(entry);
         position->sequences[key]++;
     }
     if (entry & ENTRY_LAST) {
-        stretch->documents[stretch->document_count++] =
+        copying->documents[copying->document_count++] =
             position->sequences[key] - cut->sequences[key];
         position->documents++;
     }
 }
 
-static int write_at(struct assembly *assembly, const struct stretch *stretch, int kind,
-                    const void *data, size_t size, int64_t at, struct error *err)
+static int write_at(const struct copying *copying, int kind, const void *data, size_t size,
+                    int64_t at, struct error *err)
 {
-    int fd = file_of(assembly, stretch->shard, stretch->key, kind, err), rc = -1;
     char path[DISK_PATH];
 
-    if (fd < 0)
+    if (draft_path(copying->assembly, copying->shard, copying->key, kind, path, err) < 0)
         return -1;
-    if (draft_path(assembly, stretch->shard, stretch->key, kind, path, err) == 0)
-        rc = disk_pwrite(fd, data, size, at, path, err);
-    release_file(assembly, stretch->shard, stretch->key, kind);
-    return rc;
+    return disk_pwrite(copying->targets[copying->key].fds[kind], data, size, at, path, err);
 }
 
-static int write_stretch(struct assembly *assembly, const struct stretch *stretch,
-                         struct error *err)
+static int write_stretch(struct copying *copying, struct error *err)
 {
-    const struct output_layout *layout = assembly->layout;
-    const struct position *cut = &layout->cuts[stretch->shard];
-    int64_t sequences = sequences_in(layout, stretch->shard, stretch->key);
-    int64_t sequence = stretch->begin.sequences[stretch->key] - cut->sequences[stretch->key];
-    int64_t document = stretch->begin.documents - cut->documents + 1;
-    int64_t token = stretch->begin.tokens[stretch->key] - cut->tokens[stretch->key];
-    int64_t lengths_at = header_size(assembly);
+    const struct output_layout *layout = copying->assembly->layout;
+    size_t key = copying->key;
+    const struct position *cut = &layout->cuts[copying->shard];
+    int64_t sequences = sequences_in(layout, copying->shard, key);
+    int64_t sequence = copying->begin.sequences[key] - cut->sequences[key];
+    int64_t document = copying->begin.documents - cut->documents + 1;
+    int64_t token = copying->begin.tokens[key] - cut->tokens[key];
+    int64_t lengths_at = header_size(copying->assembly);
     int64_t pointers_at = lengths_at + sequences * IDX_LENGTH_SIZE;
     int64_t documents_at = pointers_at + sequences * IDX_POINTER_SIZE;
 
-    if (write_at(assembly, stretch, BIN, stretch->tokens,
-                 (size_t)stretch->token_count * layout->id_size, token * (int64_t)layout->id_size,
-                 err) < 0 ||
-        write_at(assembly, stretch, IDX, stretch->lengths,
-                 (size_t)stretch->sequence_count * IDX_LENGTH_SIZE,
+    if (open_target(copying, key, copying->shard, err) < 0 ||
+        write_at(copying, BIN, copying->tokens, (size_t)copying->token_count * layout->id_size,
+                 token * (int64_t)layout->id_size, err) < 0 ||
+        write_at(copying, IDX, copying->lengths, (size_t)copying->sequence_count * IDX_LENGTH_SIZE,
                  lengths_at + sequence * IDX_LENGTH_SIZE, err) < 0 ||
-        write_at(assembly, stretch, IDX, stretch->pointers,
-                 (size_t)stretch->sequence_count * IDX_POINTER_SIZE,
+        write_at(copying, IDX, copying->pointers,
+                 (size_t)copying->sequence_count * IDX_POINTER_SIZE,
                  pointers_at + sequence * IDX_POINTER_SIZE, err) < 0)
         return -1;
-    if (assembly->config->fairseq)
+    if (copying->assembly->config->fairseq)
         return 0;
-    return write_at(assembly, stretch, IDX, stretch->documents,
-                    (size_t)stretch->document_count * IDX_DOCUMENT_SIZE,
+    return write_at(copying, IDX, copying->documents,
+                    (size_t)copying->document_count * IDX_DOCUMENT_SIZE,
                     documents_at + document * IDX_DOCUMENT_SIZE, err);
 }
 
@@ -379,71 +318,68 @@ static size_t shard_of(const struct output_layout *layout, int64_t document)
 }
 
 /* Copy one key of a block, and advance 'position' to its end. */
-static int copy_key(struct assembly *assembly, size_t key, const struct part_key *data,
-                    struct position *position, struct stretch *stretch, struct error *err)
+static int copy_key(struct copying *copying, size_t key, const struct part_key *data,
+                    struct position *position, struct error *err)
 {
-    const struct output_layout *layout = assembly->layout;
+    const struct output_layout *layout = copying->assembly->layout;
 
-    reserve_entries(stretch, data->entry_count);
-    stretch->key = key;
-    stretch->tokens = data->tokens;
+    reserve_entries(copying, data->entry_count);
+    copying->key = key;
+    copying->tokens = data->tokens;
     for (size_t at = 0; at < data->entry_count;) {
         const struct position *cut;
 
-        stretch->shard = shard_of(layout, position->documents);
-        cut = &layout->cuts[stretch->shard];
-        if (stretch->shard == layout->shards)
+        copying->shard = shard_of(layout, position->documents);
+        cut = &layout->cuts[copying->shard];
+        if (copying->shard == layout->shards)
             break; /* beyond the maximum number of documents */
-        stretch->begin = *position;
-        stretch->sequence_count = stretch->document_count = 0;
+        copying->begin = *position;
+        copying->sequence_count = copying->document_count = 0;
         while (at < data->entry_count && position->documents < cut[1].documents)
-            add_entry(stretch, data->entries[at++], cut, layout->id_size, position);
-        stretch->token_count = position->tokens[key] - stretch->begin.tokens[key];
-        if (write_stretch(assembly, stretch, err) < 0)
+            add_entry(copying, data->entries[at++], cut, layout->id_size, position);
+        copying->token_count = position->tokens[key] - copying->begin.tokens[key];
+        if (write_stretch(copying, err) < 0)
             return -1;
-        stretch->tokens += (size_t)stretch->token_count * layout->id_size;
+        copying->tokens += (size_t)copying->token_count * layout->id_size;
     }
     return 0;
 }
 
 /* Copy the blocks of a part. Returns 0, or -1 (also if it is torn). */
-static int copy_blocks(struct assembly *assembly, size_t chunk, struct part_reader *part, int *torn,
+static int copy_blocks(struct copying *copying, size_t chunk, struct part_reader *part, int *torn,
                        struct error *err)
 {
-    const struct output_layout *layout = assembly->layout;
+    const struct output_layout *layout = copying->assembly->layout;
     struct position position = layout->begins[chunk], end = layout->begins[chunk + 1];
     struct part_key data[PART_KEYS];
-    struct stretch stretch = {0};
     int rc;
 
     while ((rc = part_next(part, data, torn, err)) > 0) {
         int64_t documents = position.documents;
 
-        for (size_t k = 0; k < layout->keys && rc > 0; k++) {
+        for (size_t k = 0; k < layout->keys; k++) {
             position.documents = documents;
-            rc = copy_key(assembly, k, &data[k], &position, &stretch, err) < 0 ? -1 : 1;
+            if (copy_key(copying, k, &data[k], &position, err) < 0)
+                return -1;
         }
-        if (rc < 0)
-            break;
     }
-    free(stretch.lengths);
-    free(stretch.pointers);
-    free(stretch.documents);
     if (rc == 0 && position.documents < end.documents &&
         position.documents < layout->cuts[layout->shards].documents)
         return error_set(
             err,
             "the documents of chunk %zu have changed since it was encoded; remove %s.work and run "
             "again",
-            chunk, assembly->config->output_prefix);
+            chunk, copying->assembly->config->output_prefix);
     return rc;
 }
 
-int assembly_copy(struct assembly *assembly, struct job *job, size_t chunk, struct error *err)
+static int copy_chunk(struct copying *copying, size_t chunk, struct error *err)
 {
+    struct encode *encode = copying->assembly->encode;
+
     for (bool redone = false;; redone = true) {
-        struct part_reader *part = encode_open_part(assembly->encode, job, chunk, err);
-        int torn = 0, rc = part ? copy_blocks(assembly, chunk, part, &torn, err) : -1;
+        struct part_reader *part = encode_open_part(encode, copying->job, chunk, err);
+        int torn = 0, rc = part ? copy_blocks(copying, chunk, part, &torn, err) : -1;
 
         part_close(part);
         if (!torn)
@@ -453,19 +389,30 @@ int assembly_copy(struct assembly *assembly, struct job *job, size_t chunk, stru
                              "the part of chunk %zu is damaged again; check the disk (dmesg), or "
                              "write to another file system",
                              chunk);
-        if (encode_redo(assembly->encode, job, chunk, err) < 0)
+        if (encode_redo(encode, copying->job, chunk, err) < 0)
             return -1;
     }
 }
 
-int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void *context,
+int assembly_copy(struct assembly *assembly, struct job *job, size_t first, size_t end,
                   struct error *err)
 {
-    for (size_t i = 0; i < assembly->open_count; i++)
-        if (assembly->open[i].fd >= 0 && file_flush(assembly->open[i].fd, moved, context) < 0)
-            return error_set_errno(err, errno, "cannot write the output %s to disk",
-                                   assembly->config->output_prefix);
-    return 0;
+    struct copying *copying = xcalloc(1, sizeof(*copying));
+    int rc = 0;
+
+    copying->assembly = assembly;
+    copying->job = job;
+    for (size_t chunk = first; chunk < end && rc == 0; chunk++) {
+        rc = copy_chunk(copying, chunk, err);
+        job_touch(job);
+    }
+    for (size_t k = 0; k < assembly->layout->keys; k++)
+        rc = close_target(copying, k, rc, err);
+    free(copying->lengths);
+    free(copying->pointers);
+    free(copying->documents);
+    free(copying);
+    return rc;
 }
 
 /* Does the final file exist at its full size? */

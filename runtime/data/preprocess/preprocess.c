@@ -131,21 +131,10 @@ static int check_strict(const struct run *run, struct error *err)
     return error_append(err, "; drop --strict to skip what is invalid");
 }
 
-static void init_assembly(struct run *run)
-{
-    run->assembly =
-        (struct assembly){.config = run->config, .encode = &run->encode, .layout = &run->layout};
-    tokenizer_identify(run->tokenizer, &run->assembly.made_by);
-    run->assembling = true;
-    assembly_init(&run->assembly);
-}
-
 static void drop_layout(struct run *run)
 {
-    if (run->assembling)
-        assembly_clear(&run->assembly);
     output_layout_clear(&run->layout);
-    run->assembling = false;
+    run->assembly.layout = NULL;
 }
 
 /* Compute the layout and create the output files. If the job was taken over and both ranks finish,
@@ -159,10 +148,9 @@ static int layout_job(void *context, struct job *job, struct bytes *result, stru
     rc = output_layout_make(&run->layout, &run->encode, job, err);
     if (rc == 0)
         rc = check_strict(run, err);
-    if (rc == 0) {
-        init_assembly(run);
+    run->assembly.layout = &run->layout;
+    if (rc == 0)
         rc = assembly_create(&run->assembly, job, err);
-    }
     if (rc == 0)
         output_layout_put(&run->layout, result);
     drop_layout(run);
@@ -180,38 +168,20 @@ static int read_layout(struct run *run, struct jobs *engine, struct error *err)
                        engine->directory, run->config->output_prefix);
     bytes_clear(&bytes);
     if (rc == 0)
-        init_assembly(run);
+        run->assembly.layout = &run->layout;
     return rc < 0 ? -1 : check_strict(run, err);
 }
 
 /* --- Copies ----------------------------------------------------------------------------------- */
 
-/* Copy the parts of a group of chunks. The claims of earlier jobs are kept alive, too: a copy is
- * not done until it is on disk. */
+/* Copy the parts of a group of chunks. */
 static int copy_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     struct run *run = context;
     const size_t *groups = &run->layout.groups[job->number];
 
     (void)result;
-    for (size_t c = groups[0]; c < groups[1]; c++) {
-        if (assembly_copy(&run->assembly, job, c, err) < 0)
-            return -1;
-        board_touch_mine(job->board);
-    }
-    return 0;
-}
-
-static void touch_copies(void *board)
-{
-    board_touch_mine(board);
-}
-
-static int sync_copies(struct phase *phase, struct error *err)
-{
-    struct run *run = phase->context;
-
-    return assembly_sync(&run->assembly, touch_copies, phase->board, err);
+    return assembly_copy(&run->assembly, job, groups[0], groups[1], err);
 }
 
 static void remove_parts(void *context, struct job *job)
@@ -240,11 +210,7 @@ static int body(struct jobs *engine, void *context, struct error *err)
 {
     struct run *run = context;
     struct phase layout = {.name = "layout", .count = 1, .context = run, .job = layout_job};
-    struct phase copy = {.name = "copy",
-                         .context = run,
-                         .job = copy_job,
-                         .settle = sync_copies,
-                         .after = remove_parts};
+    struct phase copy = {.name = "copy", .context = run, .job = copy_job, .after = remove_parts};
     size_t *large = NULL;
     int rc;
 
@@ -265,6 +231,9 @@ static int body(struct jobs *engine, void *context, struct error *err)
     run->encode.phase = &run->chunks;
     run->encode.tokenizer = run->tokenizer;
     run->encode.punkt = run->punkt;
+    run->assembly.config = run->config;
+    run->assembly.encode = &run->encode;
+    tokenizer_identify(run->tokenizer, &run->assembly.made_by);
     run->encode.threads = (size_t)threads_count(engine->threads);
     rc = encode_open(&run->encode, err);
     if (rc == 0 && engine->world->rank == 0) {
@@ -293,7 +262,7 @@ static bool is_complete(void *context)
     struct run *run = context;
     struct error ignored;
 
-    return run->assembling && assembly_finish(&run->assembly, &ignored) == 0;
+    return run->assembly.layout && assembly_finish(&run->assembly, &ignored) == 0;
 }
 
 int preprocess(const struct preprocess_config *config, struct error *err)

@@ -14,8 +14,7 @@ struct run {
     struct phase chunks; /* the first phase */
     struct encode encode;
     struct output_layout layout;
-    struct assembly assembly;
-    bool assembling; /* layout and assembly are in use */
+    struct assembly assembly; /* its layout is NULL until it is known */
 };
 
 /* Find the input files, cut them and identify the run; the caller must clear the plan also on

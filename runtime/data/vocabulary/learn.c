@@ -2,7 +2,6 @@
 #include "config.h"
 #include "learn.h"
 #include "bpe_learn.h"
-#include "lib/clock.h"
 #include "cutter.h"
 #include "data/jobs/disk.h"
 #include "data/curate/documents.h"
@@ -21,8 +20,6 @@
 
 /* A histogram of word counts: bin i has the words that occur i times, the last bin all others. */
 enum { HISTOGRAM = 4096 };
-
-static const double tell_seconds = 10;
 
 struct learning {
     struct learn_config *config;
@@ -227,28 +224,20 @@ static int load_lexicon(const struct learning *learning, struct lexicon *lexicon
     return rc;
 }
 
-/* Progress of learning, for the user and for ranks that watch the claim. */
-struct progress {
-    struct job *job;
-    int64_t goal;
-    double begin, told;
-};
-
-static void tell(void *context, int64_t tokens)
+/* Show progress: BPE adds tokens, Unigram removes pieces. */
+static void count_tokens(void *job, int64_t tokens)
 {
-    struct progress *progress = context;
-    double now = clock_now();
+    job_progress(job, 0, 0, tokens - ((struct job *)job)->passed);
+}
 
-    job_touch(progress->job);
-    if (now - progress->told < tell_seconds)
-        return;
-    progress->told = now;
-    log_note("%" PRId64 " of %" PRId64 " tokens learned after %.0f s", tokens, progress->goal,
-             now - progress->begin);
+static void count_pieces(void *job, int64_t pieces)
+{
+    (void)pieces;
+    job_touch((struct job *)job);
 }
 
 static int learn_pairs(const struct learn_config *config, const struct lexicon *lexicon,
-                       struct progress *progress, struct bytes *result, struct error *err)
+                       struct job *job, struct bytes *result, struct error *err)
 {
     const struct bpe_rules rules = {
         .vocab_size = config->vocab_size,
@@ -258,8 +247,8 @@ static int learn_pairs(const struct learn_config *config, const struct lexicon *
         .byte_level = config->type == LEARN_BPE,
         .limit_alphabet = config->limit_alphabet,
         .prefix = config->type == LEARN_WORDPIECE ? WORDPIECE_PREFIX : NULL,
-        .moved = tell,
-        .context = progress,
+        .moved = count_tokens,
+        .context = job,
     };
     struct bpe_learned learned;
     int rc = bpe_learn(lexicon, &rules, &learned, err);
@@ -271,15 +260,15 @@ static int learn_pairs(const struct learn_config *config, const struct lexicon *
 }
 
 static int learn_pieces(const struct learning *learning, const struct lexicon *lexicon,
-                        struct progress *progress, struct bytes *result, struct error *err)
+                        struct job *job, struct bytes *result, struct error *err)
 {
     const struct learn_config *config = learning->config;
     const struct unigram_rules rules = {
         .vocab_size = config->vocab_size - write_unigram_fixed(config),
         .limit_alphabet = config->limit_alphabet,
         .threads = threads_count(learning->engine->threads),
-        .moved = tell,
-        .context = progress,
+        .moved = count_pieces,
+        .context = job,
     };
     struct unigram_learned learned = {0};
     int rc = 0;
@@ -301,14 +290,13 @@ static int learn_pieces(const struct learning *learning, const struct lexicon *l
 static int learn_job(void *context, struct job *job, struct bytes *result, struct error *err)
 {
     const struct learning *learning = context;
-    struct progress progress = {job, learning->config->vocab_size, clock_now(), clock_now()};
     struct lexicon lexicon = {0};
     int rc = load_lexicon(learning, &lexicon, err);
 
     if (rc == 0)
         rc = learning->config->type == LEARN_UNIGRAM
-                 ? learn_pieces(learning, &lexicon, &progress, result, err)
-                 : learn_pairs(learning->config, &lexicon, &progress, result, err);
+                 ? learn_pieces(learning, &lexicon, job, result, err)
+                 : learn_pairs(learning->config, &lexicon, job, result, err);
     bytes_put_u64(result, lexicon.count);
     lexicon_clear(&lexicon);
     return rc;
@@ -367,7 +355,11 @@ static int body(struct jobs *engine, void *context, struct error *err)
          .context = learning,
          .job = count_job},
         {.name = "merge", .count = count_buckets(engine), .context = learning, .job = merge_job},
-        {.name = "learn", .count = 1, .context = learning, .job = learn_job},
+        {.name = "learn",
+         .count = 1,
+         .job_size = learning->config->vocab_size,
+         .context = learning,
+         .job = learn_job},
     };
     int rc = 0;
 

@@ -26,7 +26,7 @@ static char *path_of(const char *name)
 
 /* What a run has done. */
 struct seen {
-    _Atomic int squares, sums, removed, settled, early;
+    _Atomic int squares, sums, removed;
     int published;
     bool fails; /* one job of the second phase fails */
     uint64_t sum;
@@ -71,25 +71,6 @@ static int sum_job(void *context, struct job *job, struct bytes *result, struct 
     return 0;
 }
 
-static int settled_job(void *context, struct job *job, struct bytes *result, struct error *err)
-{
-    struct seen *seen = context;
-
-    (void)result;
-    (void)err;
-    seen->early += board_is_done(job->board, job->number);
-    return 0;
-}
-
-static int settle(struct phase *phase, struct error *err)
-{
-    struct seen *seen = phase->context;
-
-    (void)err;
-    seen->settled++;
-    return 0;
-}
-
 static int publish(struct jobs *engine, void *context, struct error *err)
 {
     struct seen *seen = context;
@@ -114,16 +95,12 @@ static int body(struct jobs *engine, void *context, struct error *err)
                             .job = square_job,
                             .after = remove_square};
     struct phase sum = {.name = "sum", .count = 1, .context = context, .job = sum_job};
-    struct phase settled = {
-        .name = "settled", .count = 2, .context = context, .job = settled_job, .settle = settle};
     int rc = jobs_phase(engine, &squares, err);
 
     if (rc == 0 && squares.before_documents > 0)
         is_int(squares.before_documents, 2 * JOBS, "documents of an earlier launch are counted");
     if (rc == 0)
         rc = jobs_phase(engine, &sum, err);
-    if (rc == 0)
-        rc = jobs_phase(engine, &settled, err);
     return rc == 0 ? jobs_finish(engine, publish, context, err) : rc;
 }
 
@@ -159,7 +136,6 @@ int main(void)
     is_int(run("a", &second, false, &err), 0, "the next launch completes the run");
     is_int(second.squares, 0, "  without repeating jobs that were done");
     is_int((long long)second.sum, 0 + 1 + 4 + 9 + 16, "  from their results");
-    ok(second.settled >= 1 && second.early == 0, "  whose third phase settles before it is done");
     is_int(second.published, 1, "  and publishes once");
     ok(stat(path_of("out.work"), &status) < 0, "  and removes the work directory");
 
