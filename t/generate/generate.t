@@ -238,17 +238,17 @@ refused 'unknown tokenizer type Other; choose a tokenizer with --tokenizer-type'
 refused 'prompt 2 has 32 tokens, but the model supports 32 positions' "a prompt that is too long" --load gpt "${numbers[@]}" \
     --prompt 1 --prompt "$(seq -s ' ' 32)"
 refused 'leaves no room for generated tokens: .*; raise --out-seq-length$' "a text that is too short" --load gpt "${numbers[@]}" --prompt '1 2 3' --out-seq-length 3
-refused '--top-p=2 must be between 0 and 1' "a share above 1" --load gpt "${numbers[@]}" --prompt 1 --top-p 2
+refused '--top-p=2 must be from 0 to 1' "a share above 1" --load gpt "${numbers[@]}" --prompt 1 --top-p 2
 for x in -3 -1; do
-    refused "--temperature=$x must be 0 or greater" "a temperature of $x" --load gpt "${numbers[@]}" --prompt 1 --temperature $x
-    refused "--top-p=$x must be between 0 and 1" "a probability of $x" --load gpt "${numbers[@]}" --prompt 1 --top-p $x
+    refused "--temperature=$x must not be negative" "a temperature of $x" --load gpt "${numbers[@]}" --prompt 1 --temperature $x
+    refused "--top-p=$x must be from 0 to 1" "a probability of $x" --load gpt "${numbers[@]}" --prompt 1 --top-p $x
 done
 refused 'token 300 is not in the vocabulary \(0 to 299\), so no text would end; change --eod-id$' "an end token that never occurs" \
     --load gpt "${numbers[@]}" --prompt 1 --eod-id 300
 printf '1 2\n3\0 4\n5 6\n' >binary
 refused 'binary is not a text file: line 2 contains a NUL byte; prompts must be UTF-8' "prompts with a NUL byte" --load gpt \
     "${numbers[@]}" --prompt-file binary
-refused '--greedy cannot be used with' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
+refused '--greedy and --top-k cannot be used together; drop one' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
 refused '--tensor-model-parallel-size=2 does not divide 1 task;' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
 # An error on all ranks is reported once.
 while IFS='|' read -r words text; do
@@ -260,7 +260,7 @@ while IFS='|' read -r words text; do
     is "$said" "megatron generate: $text" "three ranks with $words"
 done <<EOT
 --load gpt $t 3|--tensor-model-parallel-size=3 does not divide the 4 attention heads of the model; use 1, 2 or 4
---load gpt --top-p 2|--top-p=2 must be between 0 and 1
+--load gpt --top-p 2|--top-p=2 must be from 0 to 1
 --load nowhere|directory nowhere does not exist; check the path
 EOT
 generate 1 --load gpt "${numbers[@]}" --prompt 1 --bf16

@@ -156,7 +156,7 @@ A=b|--kind pod|2|--kind=pod is unknown; use auto, job,
 A=b|--kind job|2|--kind=job, but JOB_COMPLETION_INDEX is not set
 A=b|--nproc-per-node gpu|2|this pod has no GPU
 A=b|--nproc-per-node many|2|--nproc-per-node=many; use a number
-A=b|--topology x.xml|2|--topology needs --dry-run
+A=b|--topology x.xml|2|--topology requires --dry-run
 A=b|--bind sideways|2|--bind
 JOB_COMPLETION_INDEX=1 MASTER_ADDR=a||2|does not contain the number of pods; set NNODES or --nnodes
 JOB_COMPLETION_INDEX=4 NNODES=4 MASTER_ADDR=a||2|this is pod 4 of only 4

@@ -42,4 +42,11 @@
         FLAG("tokenizer-add-bos", member.add_bos,                                                 \
              "prepend the beginning-of-sequence token to each text")
 
+/* Was a tokenizer named, rather than left to its default? */
+static inline bool tokenizer_is_named(const struct options_result *result)
+{
+    return options_given(result, "tokenizer-type") || options_given(result, "tokenizer-model") ||
+           options_given(result, "vocab-file") || options_given(result, "merge-file");
+}
+
 #endif

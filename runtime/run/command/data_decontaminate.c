@@ -22,7 +22,8 @@ static const struct option table[] = {
     HEADING("Test sets"),
     VALUES("against", against, "FILE...", "test sets: JSON lines, plain or compressed"),
     VALUES("against-keys", keys, "KEY...", "JSON keys of the texts in a test set (default: text)"),
-    FLAG("against-text", plain_text, "each line of a test set is a text"),
+    FLAG("against-text", plain_text, "each line of a test set is a text",
+         .refuses = "against-keys"),
     WORD("rule", rule, "RULE", "megatron|drop",
          "megatron: cut out 13-grams with 200 characters on each side; drop: drop documents with a "
          "12-gram"),
@@ -76,10 +77,6 @@ static int run(void *context, const struct options_result *result, struct error 
         return error_set_code(err, ERROR_USAGE,
                               "--min-ngram=%lld is more than --ngram=%lld; lower it",
                               (long long)config.least, (long long)config.ngram);
-    if (words->plain_text && words->keys.count > 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "--against-text and --against-keys cannot be used together; drop "
-                              "one");
     if (data_words_take(&words->common, "decontaminate", &config.base, err) < 0)
         return -1;
     return decontaminate_run(&config, err);

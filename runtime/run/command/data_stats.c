@@ -30,24 +30,13 @@ static const struct option table[] = {
     {0},
 };
 
-/* Tokens are counted if a tokenizer is named. */
-static int wants_tokens(const struct options_result *result)
-{
-    static const char *const names[] = {"tokenizer-type", "tokenizer-model", "vocab-file",
-                                        "merge-file"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (options_given(result, names[i]))
-            return 1;
-    return 0;
-}
-
 static int run(void *context, const struct options_result *result, struct error *err)
 {
     struct stats_options *words = context;
     struct stats_config config = {.model = words->model,
                                   .duplicates = words->duplicates,
-                                  .tokenizer = wants_tokens(result) ? &words->tokenizer : NULL};
+                                  .tokenizer =
+                                      tokenizer_is_named(result) ? &words->tokenizer : NULL};
 
     if (data_check_prefix(words->common.output, err) < 0 ||
         data_words_take(&words->common, "stats", &config.base, err) < 0)

@@ -28,7 +28,7 @@ static const struct option options[] = {
 
     HEADING("Device"),
     FLAG("bf16", base.bf16, "run in bfloat16 (GPU only)"),
-    FLAG("fp16", base.fp16, "run in fp16 (GPU only)"),
+    FLAG("fp16", base.fp16, "run in fp16 (GPU only)", .refuses = "bf16"),
     CHOICE("device", base.device, "auto|cpu|cuda", "device to compute on", .otherwise = "cuda if the node has a GPU"),
     RANGE("cpu-threads", base.threads, 1, 4096, "threads on CPUs (default: all cores)"),
     {0},
@@ -38,19 +38,13 @@ static const struct option options[] = {
 static int run_fill_mask(void *context, const struct options_result *result, struct error *err)
 {
     struct fill_mask_options *given = context;
-    static const char *const names[] = {"tokenizer-type", "tokenizer-model", "vocab-file",
-                                        "merge-file"};
     struct world world;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        given->base.tokenizer_given |= options_given(result, names[i]);
+    given->base.tokenizer_given = tokenizer_is_named(result);
     if (!given->base.load)
         return error_set_code(
             err, ERROR_USAGE,
             "--load is required: a checkpoint directory or a Hugging Face folder");
-    if (given->base.bf16 && given->base.fp16)
-        return error_set_code(err, ERROR_USAGE,
-                              "--fp16 and --bf16 cannot be used together; drop one");
     return world_read(&world, err) < 0 ? -1 : fill_mask_run(given, &world, err);
 }
 

@@ -45,7 +45,7 @@ static const struct option table[] = {
     NUMBER("pause", pause, "SECONDS", 0, 300, "time between starts; four times longer after each start without a new checkpoint"),
     HEADING("Tests"),
     FLAG("dry-run", dry_run, "print the variables of each rank instead of starting it"),
-    TEXT("topology", topology, "FILE", "hwloc XML file of another node, for --dry-run"),
+    TEXT("topology", topology, "FILE", "hwloc XML file of another node, for --dry-run", .needs = "dry-run"),
     {0},
 };
 /* clang-format on */
@@ -232,9 +232,6 @@ static int launch(const struct launch_options *given, const char *const *words, 
     struct session s = {.given = given};
     int rc;
 
-    if (given->topology && !given->dry_run)
-        return error_set_code(err, ERROR_USAGE,
-                              "--topology needs --dry-run; add it, or drop --topology");
     if (launch_find_pod(given, &s.pod, err) < 0 || count_ranks(given, &s.pod, &s.ranks, err) < 0 ||
         launch_check_world(&s.pod, s.ranks, err) < 0 ||
         find_secret(given, s.pod.nodes, s.secret, sizeof(s.secret), err) < 0)
