@@ -29,7 +29,7 @@ int handshake_check_hello(const struct secret_key *key, const struct handshake_h
     return secret_equal(code, hello->code) ? 0 : -1;
 }
 
-/* The hello's code stands for all of the hello. */
+/* The hello's code covers all of the hello. */
 static int welcome_code(const struct secret_key *key, const struct handshake_hello *hello,
                         const struct handshake_welcome *welcome, unsigned char code[SECRET_BYTES])
 {

@@ -17,8 +17,8 @@ static const char *item_end(const char *at)
     return at;
 }
 
-/* Host 'index' of one item "prefix[ranges]suffix". Returns how many hosts the item has, if fewer;
- * -1 if it is malformed; or 0 with 'name' filled. */
+/* Host 'index' of one item "prefix[ranges]suffix". Returns 0 with 'name' set; the number of hosts
+ * of the item if it has no such host; -1 if it is malformed. */
 static int64_t from_item(const char *at, const char *end, int64_t index, char *name, size_t size)
 {
     const char *open = memchr(at, '[', (size_t)(end - at));

@@ -76,7 +76,7 @@ struct block_kind {
 
     /* Add its parameters to those of the rank, and set tensors, bias and dropout_purpose. */
     void (*add_parameters)(struct builder *builder, struct block *block);
-    /* Tell the variant; NULL: there is one. */
+    /* The variant of a block; NULL: there is only one. */
     int (*variant)(const struct network *network, const struct block *block);
 
     /* Lay out the memory of a slot that 'keep' asks for; the rest is shared with other layers and

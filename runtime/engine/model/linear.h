@@ -3,8 +3,8 @@
  * column-parallel layers take the gathered rows of a norm, row-parallel ones leave partial sums
  * that are reduced and scattered.
  *
- * Here is decided what fp8 changes: which products are in fp8, who casts their factors, which casts
- * are kept for the backward pass, and where the activation of an MLP is computed. */
+ * This file decides what fp8 changes: which products are in fp8, who casts their factors, which
+ * casts are kept for the backward pass, and where the activation of an MLP is computed. */
 #ifndef MEGATRON_LINEAR_H
 #define MEGATRON_LINEAR_H
 

@@ -70,7 +70,7 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
     return z;
 }
 
-/* What only masked models have in a batch. */
+/* The members of a batch that only masked models have. */
 static void lay_out_masked(const struct model_sizes *sizes, struct arena *arena,
                            struct model_batch *b)
 {

@@ -32,8 +32,8 @@ struct model_batch {
     float *weight;           /* share of each token in the step's gradient */
     float *logged;           /* one number: shares in the logged loss are 'weight' * this */
     int64_t *row_index;      /* sample * sequence + position over the global batch */
-    /* The same two by slice of the sequence (see zigzag_split): (slices, samples, slice_rows). With
-     * one slice these are the arrays above. */
+    /* row_index and document_start by slice of the sequence (see zigzag_split): (slices, samples,
+     * slice_rows). With one slice these are the arrays above. */
     int64_t *slice_row_index;
     int32_t *slice_document_start;
     /* With config.network.window: the first key each token of a layer with a window sees, not
@@ -80,7 +80,7 @@ void model_destroy(struct model *model);
 
 #define MODEL_STAGED 2
 
-/* What a model consists of. The pointers stay as they are as long as the model exists. */
+/* The parts of a model. The pointers are valid as long as the model exists. */
 struct model_facts {
     const struct parameters *parameters;
     const struct model_sizes *sizes;

@@ -287,9 +287,9 @@ static void prepare(struct planner *p, struct model *m, struct block *block)
 
 /* --- Passes ----------------------------------------------------------------------------------- */
 
-/* y is left where and as the branch after it reads it. A norm that defers its cast leaves it in
- * scratch.x, whose values are no longer needed. Without scales y is computed there, too, and cast.
- */
+/* Leave y where the next branch reads it, and in its type. A norm that defers its cast uses
+ * scratch.x, whose values are no longer needed; so does a norm without scales yet, which then casts
+ * it. */
 static void run_stream(struct pass *p, const struct block *block, const struct stream_plans *plans,
                        struct residual_norm_operands *o)
 {
@@ -395,7 +395,7 @@ static void *output_gradient(struct pass *p, const struct norm_common *common)
     return p->dsum ? p->dsum : p->dy;
 }
 
-/* Of the embeddings: the gradient of what was dropped from. */
+/* NORM_EMBEDDING: the gradient of the dropout's input. */
 static void *drop_backward(struct pass *p, const struct block *block, void *dy)
 {
     struct model *m = p->m;

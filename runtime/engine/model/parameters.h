@@ -21,9 +21,9 @@ enum parameter_class {
     CLASS_COUNT,
 };
 
-/* Of the ranks that hold the same parameters of a class, does the one at 'at' count them in norms
- * and write them to checkpoints? Each parameter is owned once among tensor-parallel ranks and
- * stages. */
+/* Several ranks may hold the same parameters of a class. Does the one at 'at' own them, that is,
+ * count them in norms and write them to checkpoints? Each parameter has one owner among
+ * tensor-parallel ranks and stages. */
 static inline int class_is_owned(enum parameter_class class, const struct layout_position *at)
 {
     if (class == CLASS_TIED)
@@ -72,8 +72,8 @@ struct bucket {
     int64_t decayed;     /* elements from the start */
     int64_t shard_first; /* first element of this rank's shard in the shard arenas */
     int64_t vectors;     /* its vectors and the padding after them, among those of all buckets */
-    int chunk;           /* its gradients are complete when the backward pass of this chunk */
-    int64_t layer;       /* is through this layer of it */
+    int chunk;           /* its gradients are complete after the backward pass */
+    int64_t layer;       /* of this layer of this chunk */
 };
 
 struct block_list;
@@ -91,7 +91,7 @@ struct parameters {
     size_t weight_bytes;     /* of the arena of weights */
     int64_t shard_elements;  /* of this rank's shards of all buckets */
     int64_t vector_elements; /* of the vectors of all buckets, with padding */
-    int64_t true_elements;   /* parameters of this rank as people count them */
+    int64_t true_elements;   /* parameters of this rank, without padding */
 };
 
 /* Shard 'shard' of a bucket, as elements of the arenas. */

@@ -11,14 +11,14 @@ struct parallel {
     struct layout layout;
     struct layout_position at;
     struct comm_group *world;
-    struct comm_group *tensor;   /* ranks that share a layer */
-    struct comm_group *shared;   /* the same ranks, for gradients of replicated parameters: they are
-                                    all-reduced on another stream, beside the layers' own work */
-    struct comm_group *context;  /* ranks that share a sequence */
-    struct comm_group *data;     /* ranks with the same weights: data- and context-parallel */
-    struct comm_group *pipeline; /* the stages, first to last */
-    struct comm_group *upstream; /* the same ranks, for gradients: they travel on another stream,
-                                    and neither direction may wait for the other */
+    struct comm_group *tensor;    /* ranks that share a layer */
+    struct comm_group *shared;    /* the ranks of 'tensor', for gradients of replicated parameters,
+                                     which are all-reduced on another stream */
+    struct comm_group *context;   /* ranks that share a sequence */
+    struct comm_group *data;      /* ranks with the same weights: data- and context-parallel */
+    struct comm_group *pipeline;  /* the stages, first to last */
+    struct comm_group *upstream;  /* the ranks of 'pipeline', for gradients, which are sent on
+                                     another  stream: neither direction may wait for the other */
     struct comm_group *embedding; /* first and last stage, which share a tied embedding; size 0 on
                                      the stages between, 1 if there is one stage */
 };

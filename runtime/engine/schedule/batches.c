@@ -135,7 +135,7 @@ struct fill {
     double pair_share;    /* of a sentence pair */
     const int32_t *start, *end;
     double trained;   /* tokens so far */
-    int64_t selected; /* these of a masked model */
+    int64_t selected; /* tokens to predict so far, of a masked model */
     int32_t strange;  /* a token type that the model does not have, or 0 */
 };
 
@@ -183,8 +183,8 @@ static int32_t part_row(const struct batches *b, int64_t row)
     return row < part.first || row >= part.first + part.count ? -1 : (int32_t)(row - part.first);
 }
 
-/* What only masked models have, of the same row. Without packed documents every row sees what the
- * first of its sample sees: all but padding. */
+/* The members of a row that only masked models have. Without packed documents every row sees what
+ * the first row of its sample sees: all but padding. */
 static void fill_masked_row(struct fill *f, int64_t sample, int64_t row, int64_t position)
 {
     const struct model_sizes *z = model_facts(f->batches->model).sizes;

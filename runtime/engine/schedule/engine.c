@@ -93,7 +93,7 @@ static void create_timing(struct engine *e)
     }
 }
 
-/* What moves data in and out of the model. */
+/* Batches, messages between stages, and the numbers of a step. */
 static int create_transfers(struct engine *e, struct error *err)
 {
     const struct model_config *config = &e->config.model;
@@ -343,7 +343,7 @@ static int send_numbers(struct engine *e, int64_t iteration, int64_t samples, st
     return 0;
 }
 
-/* The same for the tokens of this iteration, which are known when its micro-batches are. */
+/* Copy the token counts of this iteration, which are known once its micro-batches are. */
 static void send_tokens(struct engine *e, struct step_numbers *numbers)
 {
     struct step_state *state = model_facts(e->model).state;

@@ -159,7 +159,7 @@ static int is_divided(const struct shape *s)
     return s->rows != s->all_rows || s->cols != s->all_cols;
 }
 
-/* Room for the largest matrix of each kind. */
+/* The sizes of the largest matrix of each kind. */
 struct sizes {
     int64_t whole, parts, rows; /* elements */
     size_t space;               /* bytes */

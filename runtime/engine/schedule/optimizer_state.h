@@ -47,7 +47,7 @@ void optimizer_state_done(struct optimizer_state *state, struct device_stream *s
  */
 void optimizer_state_set_master(struct optimizer_state *state, struct device_stream *stream,
                                 int64_t first, const float *from, int64_t count);
-/* Between steps: the same master weights to device memory. */
+/* Between steps: copy such master weights to device memory. */
 void optimizer_state_get_master(struct optimizer_state *state, struct device_stream *stream,
                                 int64_t first, float *to, int64_t count);
 int optimizer_state_clear(struct optimizer_state *state, struct device_stream *stream,

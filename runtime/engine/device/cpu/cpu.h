@@ -114,8 +114,8 @@ static inline int cpu_is_gradient_type(enum device_type type)
 /* Set plan->workspace to 'bytes' of zeros, freed with the plan. */
 int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
 
-/* The same with memory that all such plans share. It is not zeroed, its contents are lost between
- * operations, and plan->workspace is set only while the plan works. */
+/* Let the plan use workspace that all such plans share. It is not zeroed, its contents are lost
+ * between operations, and plan->workspace is set only while the plan works. */
 int cpu_shared_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
 
 /* |x| as bits. Those of numbers that are not negative are ordered as the numbers are, NaN last. */
