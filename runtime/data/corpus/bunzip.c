@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "bunzip.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +40,8 @@ int bunzip_block_create(struct bunzip_block *block)
      */
     if (block->links)
         madvise(block->links, size, MADV_HUGEPAGE);
-    block->bytes = malloc(BUNZIP_LIMIT + 8);
-    return block->links && block->bytes ? 0 : -1;
+    block->bytes = xmalloc(BUNZIP_LIMIT + 8);
+    return block->links ? 0 : -1;
 }
 
 void bunzip_block_destroy(struct bunzip_block *block)
@@ -292,18 +293,12 @@ enum bunzip_result bunzip_read(struct bunzip_block *block, const unsigned char *
     if (take(&bits, 1))
         return BUNZIP_CORRUPT;
     block->origin = take(&bits, 24);
-    codes = malloc(sizeof(*codes));
-    if (!codes)
-        return BUNZIP_CORRUPT;
-    if (read_codes(codes, &bits) < 0)
-        rc = bad_bits(&bits);
-    else
-        rc = read_symbols(block, codes, &bits);
+    codes = xmalloc(sizeof(*codes));
+    rc = read_codes(codes, &bits) < 0 ? bad_bits(&bits) : read_symbols(block, codes, &bits);
     free(codes);
-    if (rc != BUNZIP_OK)
-        return rc;
-    *bit = bits.at;
-    return BUNZIP_OK;
+    if (rc == BUNZIP_OK)
+        *bit = bits.at;
+    return rc;
 }
 
 /* --- Output ----------------------------------------------------------------------------------- */
@@ -352,33 +347,21 @@ static inline __attribute__((always_inline)) void step_together(struct walk *wal
     }
 }
 
+/* clang-format off */
+#define STEP(n) case n: step_together(walks, n, steps); break
+/* clang-format on */
+
 static void step_walks(struct walk *walks, int count, uint32_t steps)
 {
     switch (count) {
-    case 1:
-        step_together(walks, 1, steps);
-        break;
-    case 2:
-        step_together(walks, 2, steps);
-        break;
-    case 3:
-        step_together(walks, 3, steps);
-        break;
-    case 4:
-        step_together(walks, 4, steps);
-        break;
-    case 5:
-        step_together(walks, 5, steps);
-        break;
-    case 6:
-        step_together(walks, 6, steps);
-        break;
-    case 7:
-        step_together(walks, 7, steps);
-        break;
-    default:
-        step_together(walks, 8, steps);
-        break;
+        STEP(1);
+        STEP(2);
+        STEP(3);
+        STEP(4);
+        STEP(5);
+        STEP(6);
+        STEP(7);
+        STEP(8);
     }
 }
 
@@ -446,22 +429,17 @@ static uint32_t crc_of(const struct crc_tables *tables, const unsigned char *dat
     return ~crc;
 }
 
-/* Four equal bytes are followed by the number of further ones. Returns 0 or -1. */
-static int expand_runs(struct bunzip_block *block)
+/* Four equal bytes are followed by the number of further ones. */
+static void expand_runs(struct bunzip_block *block)
 {
     const unsigned char *at = block->bytes, *end = at + block->count;
     size_t worst = block->count + (size_t)block->count / 5 * 255 + 4096, used = 0;
     unsigned char *out;
 
     /* Few blocks have runs: start small. */
-    if (block->capacity < block->count + 4096) {
-        free(block->output);
+    if (!block->output) {
         block->capacity = BUNZIP_LIMIT + 4096;
-        block->output = malloc(block->capacity);
-        if (!block->output) {
-            block->capacity = 0;
-            return -1;
-        }
+        block->output = xmalloc(block->capacity);
     }
     out = block->output;
     while (at < end) {
@@ -479,16 +457,12 @@ static int expand_runs(struct bunzip_block *block)
             if (block->capacity - used < (size_t)(end - at) + 512) {
                 size_t room = block->capacity * 2 < worst ? block->capacity * 2 : worst;
 
-                out = realloc(block->output, room);
-                if (!out)
-                    return -1;
-                block->output = out;
+                out = block->output = xrealloc(block->output, room, 1);
                 block->capacity = room;
             }
         }
     }
     block->size = used;
-    return 0;
 }
 
 int bunzip_finish(struct bunzip_block *const *blocks, int count)
@@ -498,8 +472,7 @@ int bunzip_finish(struct bunzip_block *const *blocks, int count)
     walk_blocks(blocks, count);
     make_crc(&tables);
     for (int k = 0; k < count; k++) {
-        if (expand_runs(blocks[k]) < 0)
-            return count;
+        expand_runs(blocks[k]);
         if (crc_of(&tables, blocks[k]->output, blocks[k]->size) != blocks[k]->checksum)
             return k;
     }

@@ -43,7 +43,7 @@ enum bunzip_result bunzip_read(struct bunzip_block *block, const unsigned char *
                                uint64_t *bit);
 
 /* Turn 'count' blocks that were read (at most BUNZIP_TOGETHER) into output. Returns -1 if all are
- * intact, otherwise the number of the first damaged one; 'count' if out of memory. */
+ * intact, otherwise the number of the first damaged one. */
 int bunzip_finish(struct bunzip_block *const *blocks, int count);
 
 /* Up to 48 bits of the input, which must be available. */

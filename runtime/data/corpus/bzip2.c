@@ -6,6 +6,7 @@
 #include "config.h"
 #include "bunzip.h"
 #include "codec.h"
+#include "base/core/xmalloc.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -151,12 +152,6 @@ static int at_block(struct source *source, struct error *err)
     return magic == BUNZIP_BLOCK_MAGIC ? 1 : source_corrupt(source, "invalid bzip2 data", err);
 }
 
-static int block_failed(struct source *source, enum bunzip_result rc, struct error *err)
-{
-    return rc == BUNZIP_SHORT ? source_truncated(source, err)
-                              : source_corrupt(source, "invalid bzip2 data", err);
-}
-
 /* Does a magic number follow? */
 static bool is_magic(const struct bzip2 *bzip2)
 {
@@ -193,7 +188,8 @@ static int read_block(struct source *source, struct error *err)
         return 0;
     }
     if (rc != BUNZIP_OK)
-        return block_failed(source, rc, err);
+        return rc == BUNZIP_SHORT ? source_truncated(source, err)
+                                  : source_corrupt(source, "invalid bzip2 data", err);
     bzip2->combined = (bzip2->combined << 1 | bzip2->combined >> 31) ^ block->checksum;
     bzip2->count++;
     return 1;
@@ -221,14 +217,13 @@ static int finish_blocks(struct source *source, struct error *err)
 {
     struct bzip2 *bzip2 = source->state;
     struct bunzip_block *list[BUNZIP_TOGETHER];
-    int count = 0, bad;
+    int count = 0;
 
     for (int i = bzip2->verified; i < bzip2->count; i++)
         list[count++] = &bzip2->blocks[i];
-    bad = bunzip_finish(list, count);
-    if (bad == count && count > 0)
-        return error_set(err, "decompressing bzip2: out of memory");
-    return bad < 0 ? 0 : source_corrupt(source, "the checksum of a bzip2 block is wrong", err);
+    if (bunzip_finish(list, count) < 0)
+        return 0;
+    return source_corrupt(source, "the checksum of a bzip2 block is wrong", err);
 }
 
 /* The start of the next block decides whether it is the first one after the range. */
@@ -313,8 +308,6 @@ static void bzip2_finish(struct source *source)
 {
     struct bzip2 *bzip2 = source->state;
 
-    if (!bzip2)
-        return;
     for (int i = 0; i < bzip2->created; i++)
         bunzip_block_destroy(&bzip2->blocks[i]);
     free(bzip2->window);
@@ -323,15 +316,12 @@ static void bzip2_finish(struct source *source)
 
 int bzip2_start(struct source *source, struct error *err)
 {
-    struct bzip2 *bzip2 = calloc(1, sizeof(*bzip2));
+    struct bzip2 *bzip2 = xcalloc(1, sizeof(*bzip2));
 
     source->state = bzip2;
     source->finish = bzip2_finish;
     source->read = bzip2_read;
-    if (bzip2)
-        bzip2->window = malloc(WINDOW + BUNZIP_PADDING);
-    if (!bzip2 || !bzip2->window)
-        return error_set(err, "decompressing bzip2: out of memory");
+    bzip2->window = xmalloc(WINDOW + BUNZIP_PADDING);
     source->memory = WINDOW;
     bzip2->window_at = source->input.position;
     if (source->begin > 0) {

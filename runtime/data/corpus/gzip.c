@@ -140,8 +140,7 @@ static void gzip_finish(struct source *source)
 {
     struct gzip *gzip = source->state;
 
-    if (gzip)
-        inflateEnd(&gzip->stream);
+    inflateEnd(&gzip->stream);
     free(gzip);
 }
 

@@ -239,8 +239,6 @@ static void xz_finish(struct source *source)
 {
     struct xz *xz = source->state;
 
-    if (!xz)
-        return;
     lzma_end(&xz->stream);
 #if WITH_BLOCKS
     lzma_index_end(xz->index, NULL);
