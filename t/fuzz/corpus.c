@@ -6,7 +6,6 @@
 #include "data/corpus/jsonl.h"
 #include "data/preprocess/output_layout.h"
 #include "data/corpus/records.h"
-#include "data/corpus/wiki_site.h"
 #include "unit/runtime/data/corpus/wiki_text.h"
 
 #include <string.h>
@@ -166,7 +165,6 @@ static void try_file(const uint8_t *data, size_t size)
         corpus_files_clear(&files);
         return;
     }
-    files.sites = wiki_sites_create(files.count);
     one = read_records(&files, &whole, 1, mode);
     if (at < files.items[0].size && record_mode_cuts(mode) &&
         source_can_cut(path, files.items[0].codec, files.items[0].size)) {

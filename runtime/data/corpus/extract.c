@@ -3,7 +3,6 @@
 #include "extract.h"
 #include "base/core/log.h"
 #include "base/core/threads.h"
-#include "wiki_site.h"
 #include "base/core/list.h"
 
 #include <errno.h>
@@ -190,8 +189,6 @@ int extract(const struct extract_config *config, int fd, const char *name,
     int rc;
 
     memset(counts, 0, sizeof(*counts));
-    if (!config->files->sites)
-        config->files->sites = wiki_sites_create(config->files->count);
     pthread_mutex_init(&extract.lock, NULL);
     pthread_cond_init(&extract.changed, NULL);
     cut_files(&extract);

@@ -2,7 +2,6 @@
 #include "config.h"
 #include "base/core/storage.h"
 #include "files.h"
-#include "wiki_site.h"
 #include "base/core/list.h"
 
 #include <dirent.h>
@@ -229,9 +228,10 @@ int corpus_files_find(struct corpus_files *files, const char *const *words, size
 
 void corpus_files_clear(struct corpus_files *files)
 {
-    for (size_t i = 0; i < files->count; i++)
+    for (size_t i = 0; i < files->count; i++) {
         free(files->items[i].path);
+        free(files->items[i].site);
+    }
     list_free(files);
-    wiki_sites_destroy(files->sites);
     memset(files, 0, sizeof(*files));
 }

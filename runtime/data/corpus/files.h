@@ -20,14 +20,12 @@ struct corpus_file {
     int64_t size;     /* size on disk; 0 for standard input */
     int64_t modified; /* nanoseconds since 1970 */
     enum codec codec;
+    struct wiki_site *site; /* of a MediaWiki dump, once its start has been read */
 };
-
-struct wiki_sites;
 
 struct corpus_files {
     struct corpus_file *items;
     size_t count, room;
-    struct wiki_sites *sites; /* sites of MediaWiki dumps; created by the reader, otherwise NULL */
 };
 
 /* Find the files that 'count' 'words' name: files, globs, directories (every regular file below

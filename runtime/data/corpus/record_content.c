@@ -100,13 +100,12 @@ int record_learn_site(const struct corpus_files *files, const struct segment *se
                       struct error *err)
 {
     enum { ROOM = 1 << 20 };
+    struct wiki_site **known = &files->items[segment->file].site, *parsed, *first = NULL;
     const char *head = data, *end;
     ssize_t size = (ssize_t)length;
     char *bytes = NULL;
 
-    if (!files->sites)
-        return error_bug(err, "a dump is read without room for its <siteinfo>");
-    *site = wiki_sites_get(files->sites, segment->file);
+    *site = __atomic_load_n(known, __ATOMIC_ACQUIRE);
     if (*site)
         return 0;
     if (segment->begin > 0) {
@@ -115,8 +114,14 @@ int record_learn_site(const struct corpus_files *files, const struct segment *se
     }
     if (size >= 0) {
         end = size > 0 ? mediawiki_begin(head, head + size) : NULL;
-        *site = wiki_sites_put(files->sites, segment->file,
-                               wiki_site_parse(head, end ? (size_t)(end - head) : (size_t)size));
+        parsed = wiki_site_parse(head, end ? (size_t)(end - head) : (size_t)size);
+        *site = parsed;
+        /* Another thread may have been faster. */
+        if (!__atomic_compare_exchange_n(known, &first, parsed, false, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_ACQUIRE)) {
+            free(parsed);
+            *site = first;
+        }
     }
     free(bytes);
     return size < 0 ? -1 : 0;

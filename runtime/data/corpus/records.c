@@ -425,7 +425,7 @@ static int learn_site(struct record_reader *reader, const struct record_block *b
     if (record_learn_site(reader->files, segment, block->data, block->size, &reader->site, err) < 0)
         return -1;
     /* The first segment of a file reports it, whichever thread has parsed it. */
-    flaw = segment->begin == 0 ? wiki_site_flaw(reader->site) : NULL;
+    flaw = segment->begin == 0 ? reader->site->flaw : NULL;
     if (flaw) {
         struct error sentence;
 

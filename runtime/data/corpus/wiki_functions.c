@@ -279,7 +279,7 @@ static int variable(const struct wiki_call *call, struct wiki_buffer *out)
     else if (wiki_is(name, "basepagename") && call->mode == WIKI_EXPAND_ALL)
         wiki_put_span(out, slash ? wiki_span(title.data, (size_t)(slash - title.data)) : title);
     else if (wiki_is(name, "sitename") && call->mode == WIKI_EXPAND_ALL)
-        wiki_put_text(out, call->page->site ? wiki_site_name(call->page->site) : "");
+        wiki_put_text(out, call->page->site ? call->page->site->name : "");
     else
         return 0;
     return 1;

@@ -108,7 +108,7 @@ static void put_document(struct wiki_buffer *out, const struct wiki_document *do
              "{\"id\": \"%lld\", \"revid\": \"%lld\", \"url\": ", (long long)document->id,
              (long long)document->revision);
     wiki_put_text(out, text);
-    snprintf(text, sizeof(text), "%s?curid=%lld", wiki_site_base(site), (long long)document->id);
+    snprintf(text, sizeof(text), "%s?curid=%lld", site->base, (long long)document->id);
     put_json(out, wiki_span(text, strlen(text)));
     wiki_put_text(out, ", \"title\": ");
     put_json(out, document->title);

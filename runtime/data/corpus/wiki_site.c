@@ -3,23 +3,10 @@
 #include "wiki_site.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include "wiki_entities.h"
 #include "base/core/xmalloc.h"
-
-enum { NAMES = 128, TEXT = 256 };
-
-struct wiki_site {
-    char name[TEXT], base[TEXT];
-    struct {
-        int key;
-        char name[96];
-    } names[NAMES];
-    size_t count;
-    const char *flaw;
-};
 
 static const struct {
     int key;
@@ -96,7 +83,8 @@ static const char *read_namespaces(struct wiki_site *site, const char *from, con
     const char *flaw = NULL, *tag;
     struct wiki_span name;
 
-    while (site->count < NAMES && (tag = wiki_find(from, end, "<namespace "))) {
+    while (site->count < sizeof(site->names) / sizeof(site->names[0]) &&
+           (tag = wiki_find(from, end, "<namespace "))) {
         int key;
 
         from = content(tag, end, "<namespace ", &name);
@@ -121,15 +109,15 @@ struct wiki_site *wiki_site_parse(const char *head, size_t size)
     const char *end = head + size, *begin = wiki_find(head, end, "<siteinfo"), *slash, *flaw;
     struct wiki_span text;
 
-    copy_text("Wikipedia", 9, site->name, TEXT);
+    copy_text("Wikipedia", 9, site->name, sizeof(site->name));
     memcpy(site->base, "https://en.wikipedia.org/wiki", 30);
     if (!begin || !wiki_find(begin, end, "</siteinfo>")) {
         site->flaw = "no complete <siteinfo>; English namespace names are used";
         return site;
     }
-    if (content(begin, end, "<sitename", &text) && text.size < TEXT)
-        copy_text(text.data, text.size, site->name, TEXT);
-    if (content(begin, end, "<base", &text) && text.size < TEXT && text.size > 8) {
+    if (content(begin, end, "<sitename", &text) && text.size < sizeof(site->name))
+        copy_text(text.data, text.size, site->name, sizeof(site->name));
+    if (content(begin, end, "<base", &text) && text.size < sizeof(site->base) && text.size > 8) {
         memcpy(site->base, text.data, text.size);
         site->base[text.size] = '\0';
         slash = strrchr(site->base, '/');
@@ -142,26 +130,6 @@ struct wiki_site *wiki_site_parse(const char *head, size_t size)
     if (flaw)
         site->flaw = flaw;
     return site;
-}
-
-void wiki_site_destroy(struct wiki_site *site)
-{
-    free(site);
-}
-
-const char *wiki_site_name(const struct wiki_site *site)
-{
-    return site->name;
-}
-
-const char *wiki_site_flaw(const struct wiki_site *site)
-{
-    return site->flaw;
-}
-
-const char *wiki_site_base(const struct wiki_site *site)
-{
-    return site->base;
 }
 
 /* Compare, ignoring the case of ASCII letters and treating underscores as spaces. */
@@ -188,52 +156,4 @@ int wiki_site_namespace(const struct wiki_site *site, struct wiki_span prefix)
         if (same_name(prefix, english[i].name))
             return english[i].key;
     return WIKI_NS_NONE;
-}
-
-struct wiki_sites {
-    pthread_mutex_t lock;
-    size_t count;
-    struct wiki_site *items[];
-};
-
-struct wiki_sites *wiki_sites_create(size_t files)
-{
-    struct wiki_sites *sites = xcalloc(1, sizeof(*sites) + files * sizeof(sites->items[0]));
-
-    pthread_mutex_init(&sites->lock, NULL);
-    sites->count = files;
-    return sites;
-}
-
-void wiki_sites_destroy(struct wiki_sites *sites)
-{
-    if (!sites)
-        return;
-    for (size_t i = 0; i < sites->count; i++)
-        wiki_site_destroy(sites->items[i]);
-    pthread_mutex_destroy(&sites->lock);
-    free(sites);
-}
-
-const struct wiki_site *wiki_sites_get(struct wiki_sites *sites, size_t file)
-{
-    const struct wiki_site *site;
-
-    pthread_mutex_lock(&sites->lock);
-    site = sites->items[file];
-    pthread_mutex_unlock(&sites->lock);
-    return site;
-}
-
-const struct wiki_site *wiki_sites_put(struct wiki_sites *sites, size_t file,
-                                       struct wiki_site *site)
-{
-    pthread_mutex_lock(&sites->lock);
-    if (sites->items[file])
-        wiki_site_destroy(site);
-    else
-        sites->items[file] = site;
-    site = sites->items[file];
-    pthread_mutex_unlock(&sites->lock);
-    return site;
 }

@@ -140,7 +140,6 @@ int64_t input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t c
     target = chunk_size(plan->input_bytes, chunk_bytes);
     cut_files(plan, mode, target);
     group_segments(plan, target);
-    plan->files.sites = wiki_sites_create(plan->files.count); /* filled when dumps are read */
     return target;
 }
 
@@ -253,9 +252,7 @@ int input_plan_read(struct input_plan *plan, const char *path, struct error *err
     plan->input_bytes = (int64_t)bytes_take_u64(&bytes);
     rc = take_files(plan, &bytes) < 0 || take_chunks(plan, &bytes) < 0;
     bytes_clear(&bytes);
-    if (rc == 0)
-        plan->files.sites = wiki_sites_create(plan->files.count);
-    else
+    if (rc != 0)
         input_plan_clear(plan);
     return rc;
 }

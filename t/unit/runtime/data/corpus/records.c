@@ -4,7 +4,6 @@
 #include "config.h"
 #include "data/corpus/records.h"
 #include "tap.h"
-#include "data/corpus/wiki_site.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -431,7 +430,6 @@ static void test_cut_pages(void)
 
     write_file("pages", text, sizeof(text) - 1);
     corpus_files_find(&files, (const char *const[]){"pages"}, 1, NULL, &err);
-    files.sites = wiki_sites_create(files.count);
     for (size_t block = 16; block < 80; block++)
         for (int64_t at = 1; at < (int64_t)sizeof(text) - 1; at++) {
             struct segment whole = {0, 0, SOURCE_TO_END};
