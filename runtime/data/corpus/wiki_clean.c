@@ -6,6 +6,7 @@
 #include "wiki_looks.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /* --- Tables ----------------------------------------------------------------------------------- */
 
@@ -99,11 +100,7 @@ static void find_tables(struct wiki_look *look, const struct wiki_buffer *in)
         if (line.size >= 2 && memcmp(line.data, "{|", 2) == 0) {
             wiki_cut_add(&look->stack, (size_t)(begin - in->data), 0, WIKI_CUT_DROP, 0);
         } else if (line.size >= 2 && memcmp(line.data, "|}", 2) == 0 && look->stack.count > 0) {
-            size_t from = look->stack.items[--look->stack.count].begin;
-
-            while (look->cuts.count > 0 && look->cuts.items[look->cuts.count - 1].begin > from)
-                look->cuts.count--;
-            wiki_cut_add(&look->cuts, from, (size_t)(line.data + 2 - in->data), WIKI_CUT_DROP, 0);
+            wiki_cut_close(&look->cuts, &look->stack, (size_t)(line.data + 2 - in->data));
         }
     }
 }
@@ -198,15 +195,10 @@ static void put_item(struct lines *lines, struct wiki_span line, size_t markers)
     if (last == '*') {
         wiki_put_text(lines->out, "- ");
     } else if (last == '#') {
-        int number = ++lines->numbers[depth];
-        char digits[12];
-        size_t size = 0;
+        char number[16];
 
-        for (; number > 0; number /= 10)
-            digits[size++] = (char)('0' + number % 10);
-        while (size > 0)
-            wiki_put_char(lines->out, digits[--size]);
-        wiki_put_text(lines->out, ". ");
+        snprintf(number, sizeof(number), "%d. ", ++lines->numbers[depth]);
+        wiki_put_text(lines->out, number);
     }
     put_words(lines->out, words);
     lines->blank = 0;

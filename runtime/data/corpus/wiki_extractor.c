@@ -10,25 +10,24 @@
 
 /* --- Links ------------------------------------------------------------------------------------ */
 
-static bool known_prefix(struct wiki_span prefix)
-{
-    static const char *const known[] = {"w", "wikt", "wiktionary"};
-
-    for (size_t i = 0; i < 3; i++)
-        if (prefix.size == strlen(known[i]) && memcmp(prefix.data, known[i], prefix.size) == 0)
-            return true;
-    return false;
-}
-
 /* Is the target in another namespace or wiki, as far as its prefix shows? */
 static bool is_elsewhere(struct wiki_span target)
 {
+    static const char *const known[] = {"w", "wikt", "wiktionary"};
     size_t from = target.size > 0 && target.data[0] == ':';
     const char *colon =
         from < target.size ? memchr(target.data + from, ':', target.size - from) : NULL;
 
-    return colon &&
-           !known_prefix(wiki_span(target.data + from, (size_t)(colon - target.data) - from));
+    if (!colon)
+        return false;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        size_t length = strlen(known[i]);
+
+        if ((size_t)(colon - target.data) - from == length &&
+            memcmp(target.data + from, known[i], length) == 0)
+            return false;
+    }
+    return true;
 }
 
 static void put_link(struct wiki_buffer *out, const char *from, const char *end)
@@ -50,7 +49,7 @@ static void find_links(struct wiki_look *look, const struct wiki_buffer *in)
 
     look->stack.count = cuts->count = 0;
     for (const char *at = in->data; (at = wiki_scan(at, end, '[', ']')) + 1 < end; at++) {
-        size_t place = (size_t)(at - in->data), begin;
+        size_t place = (size_t)(at - in->data);
 
         if (at[0] == '[' && at[1] == '[') {
             wiki_cut_add(&look->stack, place, place, WIKI_CUT_DROP, 0);
@@ -58,11 +57,8 @@ static void find_links(struct wiki_look *look, const struct wiki_buffer *in)
                 look->depth = look->stack.count;
             at++;
         } else if (at[0] == ']' && at[1] == ']' && look->stack.count > 0) {
-            begin = look->stack.items[--look->stack.count].begin;
+            wiki_cut_close(cuts, &look->stack, place + 2);
             at++;
-            while (cuts->count > 0 && cuts->items[cuts->count - 1].begin > begin)
-                cuts->count--;
-            wiki_cut_add(cuts, begin, place + 2, WIKI_CUT_DROP, 0);
         }
     }
 }

@@ -56,9 +56,13 @@ void wiki_cut_apply(struct wiki_cuts *cuts, const struct wiki_buffer *in, struct
     wiki_put(out, in->data + at, in->size - at);
 }
 
-void wiki_cuts_clear(struct wiki_cuts *cuts)
+void wiki_cut_close(struct wiki_cuts *cuts, struct wiki_cuts *open, size_t end)
 {
-    list_free(cuts);
+    size_t begin = open->items[--open->count].begin;
+
+    while (cuts->count > 0 && cuts->items[cuts->count - 1].begin > begin)
+        cuts->count--;
+    wiki_cut_add(cuts, begin, end, WIKI_CUT_DROP, 0);
 }
 
 /* Find the next {| or |} in [at, end), or 'end'. */

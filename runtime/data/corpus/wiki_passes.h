@@ -30,7 +30,8 @@ void wiki_cut_add(struct wiki_cuts *cuts, size_t begin, size_t end, int kind, un
 /* Copy 'in' to 'out' and apply the cuts. Of overlapping cuts the first one counts, and the rest of
  * the second is dropped, too. */
 void wiki_cut_apply(struct wiki_cuts *cuts, const struct wiki_buffer *in, struct wiki_buffer *out);
-void wiki_cuts_clear(struct wiki_cuts *cuts);
+/* Cut from the innermost of the 'open' items to 'end', which replaces the cuts within. */
+void wiki_cut_close(struct wiki_cuts *cuts, struct wiki_cuts *open, size_t end);
 
 /* Copy without tables, from {| to |}, nested ones included. A table that is never closed ends at
  * the last |} after its start. */

@@ -10,7 +10,7 @@
 #include "wiki_looks.h"
 #include "wiki_site.h"
 #include "wiki_unclosed.h"
-#include "base/core/xmalloc.h"
+#include "base/core/list.h"
 
 struct wikitext {
     const struct wiki_options *options;
@@ -52,21 +52,10 @@ struct wikitext *wikitext_create(const struct wiki_options *options)
 
 void wikitext_destroy(struct wikitext *wikitext)
 {
-    struct wiki_look *look;
-
     if (!wikitext)
         return;
-    look = &wikitext->look;
-    wiki_buffer_clear(&look->a);
-    wiki_buffer_clear(&look->b);
-    wiki_buffer_clear(&look->out);
-    wiki_buffer_clear(&look->line_a);
-    wiki_buffer_clear(&look->line_b);
-    wiki_buffer_clear(&look->scratch);
+    wikitext_trim(wikitext);
     wiki_buffer_clear(&wikitext->title);
-    wiki_cuts_clear(&look->cuts);
-    wiki_cuts_clear(&look->stack);
-    wiki_frames_destroy(look->frames);
     free(wikitext);
 }
 
@@ -74,14 +63,14 @@ void wikitext_trim(struct wikitext *wikitext)
 {
     struct wiki_look *look = &wikitext->look;
 
-    wiki_buffer_reset(&look->a);
-    wiki_buffer_reset(&look->b);
-    wiki_buffer_reset(&look->out);
-    wiki_buffer_reset(&look->line_a);
-    wiki_buffer_reset(&look->line_b);
-    wiki_buffer_reset(&look->scratch);
-    wiki_cuts_clear(&look->cuts);
-    wiki_cuts_clear(&look->stack);
+    wiki_buffer_clear(&look->a);
+    wiki_buffer_clear(&look->b);
+    wiki_buffer_clear(&look->out);
+    wiki_buffer_clear(&look->line_a);
+    wiki_buffer_clear(&look->line_b);
+    wiki_buffer_clear(&look->scratch);
+    list_free(&look->cuts);
+    list_free(&look->stack);
     wiki_frames_destroy(look->frames);
     look->frames = NULL;
 }

@@ -63,7 +63,7 @@ void wikitext_destroy(struct wikitext *wikitext);
 enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, size_t size,
                                   const struct wiki_site *site, struct wiki_document *document);
 
-/* Free the memory of unusually long pages. */
+/* Free the memory, which an unusually long page has enlarged. Invalidates the document's text. */
 void wikitext_trim(struct wikitext *wikitext);
 
 #endif
