@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 #include "data/tokenizer/unicode.h"
-#include "wiki_entities.h"
+#include "wiki_buffer.h"
 
 static const char *find_tag(const char *at, const char *end, const char *tag, size_t length)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "record_content.h"
 #include "mediawiki.h"
-#include "record_split.h"
+#include "record_private.h"
 #include "wiki_site.h"
 #include "base/core/xmalloc.h"
 

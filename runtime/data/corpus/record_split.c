@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "record_split.h"
+#include "record_private.h"
 #include "mediawiki.h"
 
 #include <stdbool.h>

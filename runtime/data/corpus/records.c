@@ -2,8 +2,7 @@
 #include "config.h"
 #include "records.h"
 #include "mediawiki.h"
-#include "record_content.h"
-#include "record_split.h"
+#include "record_private.h"
 #include "wiki_site.h"
 #include "base/core/xmalloc.h"
 

@@ -142,4 +142,9 @@ static inline bool wiki_begins(const char *at, const char *end, const char *lowe
     return true;
 }
 
+/* Parse the character reference (&amp; &#65; &#x41;) at 'at', which is '&'. Returns its length and
+ * the code point in '*point' (not checked: it may be 0 or a surrogate), or 0 if it is not a
+ * reference. Only the names of HTML 4 are known: "apos" is not. */
+size_t wiki_entity(const char *at, const char *end, uint32_t *point);
+
 #endif

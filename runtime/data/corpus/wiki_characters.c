@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "wiki_entities.h"
+#include "wiki_buffer.h"
 #include "wiki_inline.h"
 
 #include <stdbool.h>

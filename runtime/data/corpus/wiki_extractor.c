@@ -2,7 +2,7 @@
 /* Turns wikitext into the text that WikiExtractor 3.1.0 produces. Its rules were derived from its
  * output; if markup is broken, the order of the passes matters. */
 #include "config.h"
-#include "wiki_extractor.h"
+#include "wiki_looks.h"
 #include "wiki_expand.h"
 #include "wiki_passes.h"
 

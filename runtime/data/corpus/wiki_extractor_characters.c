@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* WikiExtractor's treatment of spaces, dots, quotes and character references. */
 #include "config.h"
-#include "wiki_entities.h"
-#include "wiki_extractor.h"
+#include "wiki_buffer.h"
+#include "wiki_looks.h"
 #include "wiki_passes.h"
 
 static void put_space(struct wiki_buffer *out)

@@ -2,7 +2,7 @@
 /* WikiExtractor's selection and formatting of lines. */
 #include "config.h"
 #include "data/tokenizer/unicode.h"
-#include "wiki_extractor.h"
+#include "wiki_looks.h"
 #include "wiki_passes.h"
 
 #include <stdbool.h>

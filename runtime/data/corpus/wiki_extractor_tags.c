@@ -2,7 +2,7 @@
 /* WikiExtractor's treatment of tags. */
 #include "config.h"
 #include "lib/checksum.h"
-#include "wiki_extractor.h"
+#include "wiki_looks.h"
 #include "wiki_passes.h"
 #include "wiki_tags.h"
 

@@ -41,4 +41,23 @@ int wiki_heading(struct wiki_span line, struct wiki_span *words);
 void wiki_look_extractor(struct wiki_look *look, const struct wiki_page_info *page);
 void wiki_look_clean(struct wiki_look *look, const struct wiki_page_info *page);
 
+/* Find the first unclosed markup of 'text', by MediaWiki's rules, so that the page can be reported;
+ * the looks decide whether to keep or drop it. 'place' is its offset in 'text'. Uses the stacks of
+ * 'look'. */
+struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buffer *text);
+
+/* The passes of wiki_look_extractor; each reads one buffer and writes another. */
+
+/* Drop tags, some with their content; replace formulas and code by placeholders. */
+void wiki_extractor_tags(struct wiki_look *look, const struct wiki_buffer *in,
+                         struct wiki_buffer *out);
+
+/* Decode character references; collapse runs of spaces, dots and quotes. */
+void wiki_extractor_characters(const struct wiki_buffer *in, struct wiki_buffer *out);
+
+/* Drop lines without text and headings without text below them; escape <, > and &. 'scratch' is
+ * overwritten. */
+void wiki_extractor_lines(const struct wiki_buffer *in, struct wiki_buffer *scratch,
+                          struct wiki_buffer *out);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "wiki_loop.h"
+#include "wiki_passes.h"
 #include "wiki_tags.h"
 
 #include <stdbool.h>

@@ -43,4 +43,15 @@ void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out);
 /* The length of the behaviour switch at 'at', such as __NOTOC__; 0 if there is none. */
 size_t wiki_switch(const char *at, const char *end);
 
+/* Templates that call themselves: MediaWiki shows an error in their place. Templates are not
+ * expanded here, but such a page is broken. */
+
+/* A quick test: may the template 'title' call itself in 'text'? Both may be escaped, so most
+ * templates need not be unescaped. */
+int wiki_may_loop(struct wiki_span text, struct wiki_span title);
+
+/* Returns 1 if the template calls itself in transcluded text: comments, <noinclude>, <nowiki> and
+ * the like do not count. Both arguments are unescaped. */
+int wiki_loops(struct wiki_span text, struct wiki_span title);
+
 #endif

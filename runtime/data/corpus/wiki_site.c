@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include "wiki_entities.h"
+#include "wiki_buffer.h"
 #include "base/core/xmalloc.h"
 
 static const struct {

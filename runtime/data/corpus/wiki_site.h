@@ -7,7 +7,12 @@
 #include "wiki_buffer.h"
 
 /* Namespaces that links depend on. Others have their own numbers. */
-enum { WIKI_NS_NONE = -1000, WIKI_NS_MAIN = 0, WIKI_NS_FILE = 6, WIKI_NS_CATEGORY = 14 };
+enum {
+    WIKI_NS_NONE = -1000,
+    WIKI_NS_FILE = 6,
+    WIKI_NS_TEMPLATE = 10,
+    WIKI_NS_CATEGORY = 14,
+};
 
 struct wiki_site {
     char name[256];   /* "Wikipedia" */

@@ -4,7 +4,7 @@
  * them. Everything is visited once. If a page can be read in two ways, the one that closes more
  * counts: reports must not be false. */
 #include "config.h"
-#include "wiki_unclosed.h"
+#include "wiki_looks.h"
 #include "wiki_tags.h"
 
 #include <stdbool.h>

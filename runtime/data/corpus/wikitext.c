@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "wikitext.h"
-#include "wiki_loop.h"
+#include "wiki_passes.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 #include "wiki_expand.h"
 #include "wiki_looks.h"
 #include "wiki_site.h"
-#include "wiki_unclosed.h"
 #include "base/core/list.h"
 
 struct wikitext {
