@@ -87,7 +87,7 @@ try "$megatron" plan --megatron-model 1.7B --node p5 --nodes 1 --global-batch-si
 is "$rc" 0 "a plan can be recorded, too"
 try "$megatron" report run -o run/report.html
 is "$rc $out" "0 " "megatron report reads the run"
-for section in "<h3>Placement" "<h3>Preflight" "heat map" "tp 2, pp 1, cp 1"; do
+for section in "<h3>Placement" "<h3>Preflight" 'class="heat"' "tp 2, pp 1, cp 1"; do
     like "$(cat run/report.html)" "$section" "  and shows: $section"
 done
 try "$megatron" train --straggler-interval -1
