@@ -172,9 +172,8 @@ int main(void)
     if (!device)
         bail(&err);
     test_network(&config, gpt, device, &parallel);
-    config.network.shape =
-        (struct model_shape){"llama",    MODEL_LLAMA, LAYERS, HIDDEN, 4 * HIDDEN, 4, 2, HIDDEN / 4,
-                             VOCABULARY, 16,          10000,  NULL,   0,          0, 0};
+    config.network.shape = (struct model_shape){
+        "llama", MODEL_LLAMA, LAYERS, HIDDEN, 4 * HIDDEN, 4, 2, HIDDEN / 4, VOCABULARY, 16, 10000};
     config.network.position = POSITION_ROPE;
     config.network.rotary_percent = 1;
     config.network.norm = NORM_RMS;

@@ -185,8 +185,8 @@ int main(void)
     };
     struct model_config llama = gpt, in_fp8;
 
-    llama.network.shape = (struct model_shape){"llama", MODEL_LLAMA, 8,     16,   40, 8, 4, 2,
-                                               90,      12,          10000, NULL, 0,  0, 0};
+    llama.network.shape =
+        (struct model_shape){"llama", MODEL_LLAMA, 8, 16, 40, 8, 4, 2, 90, 12, 10000};
     llama.network.position = POSITION_ROPE;
     llama.network.norm = NORM_RMS;
     llama.network.swiglu = 1;
