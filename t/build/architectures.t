@@ -18,7 +18,7 @@ else
     [ -n "$code" ] || skip_all "no cuobjdump in the CUDA toolkit, and the compiler left no notes"
 fi
 files=$(setting KERNELS | wc -w)
-hopper=$(grep -l __CUDA_ARCH_FEAT_SM90_ALL "$top"/runtime/engine/device/cuda/*.cu | wc -l)
+hopper=$(setting HOPPER_KERNELS | wc -w)
 for expected in "sm_80 $files" "sm_90 $((files - hopper))" "sm_90a $hopper" "sm_100 $files"; do
     is "${expected% *} $(grep -cx "${expected% *}" <<<"$code")" "$expected" \
         "code for ${expected% *} in ${expected#* } files of kernels"

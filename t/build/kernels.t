@@ -9,7 +9,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 for directory in one another; do
     mkdir "$scratch/$directory"
-    (cd "$top" && cp -p --parents lib/*.h runtime/base/core/*.h runtime/engine/device/*.h runtime/engine/device/cuda/*.{cu,cuh,h} "$scratch/$directory")
+    (cd "$top" && cp -p --parents lib/*.h runtime/base/core/*.h runtime/engine/device/*.{h,def} runtime/engine/device/cuda/*.{cu,cuh,h} "$scratch/$directory")
     cd "$scratch/$directory/runtime/engine/device/cuda" || exit 1
     try make -s -f "$makefile" srcdir=. top_srcdir=../../../.. NVCC_GENCODE='-gencode arch=compute_90,code=sm_90' \
         KERNEL_ROOT=/proc/self/cwd/ fingerprint.o

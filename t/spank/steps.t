@@ -38,7 +38,7 @@ is "$(rendezvous "$out")" n3 "which is n3, the second of the step's nodes"
 step "-m cyclic" 4 as_user srun -N2 -n4 -m cyclic --megatron-show bash -c "$who"
 step "--export=NONE" 2 as_user srun -N2 --export=NONE --megatron-show /bin/bash -c "$who"
 unlike "$out" "MEGATRON_STEP|SPANK_MEGATRON" "--export=NONE: no trace of what srun tells the nodes"
-step "a relative node of a job" 2 as_user salloc -N3 srun -r1 -N2 -n2 --megatron-show bash -c "$who"
+step "a relative node of a job" 2 as_user salloc -w n[1-3] srun -r1 -N2 -n2 --megatron-show bash -c "$who"
 is "$(rendezvous "$out")" n2 "which is n2"
 
 # --- het jobs ---------------------------------------------------------------------------------------

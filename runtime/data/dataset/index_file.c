@@ -3,6 +3,7 @@
 #include "lib/file.h"
 #include "base/core/storage.h"
 #include "index_file.h"
+#include "indexed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,23 +57,6 @@ static int place_arrays(struct index_file *file)
     return 0;
 }
 
-static int read_all(const struct index_file *file, void *out, size_t size, int64_t offset,
-                    struct error *err)
-{
-    ssize_t got = file_read_at(file->fd, out, size, offset);
-
-    if (got < 0)
-        return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, file->path,
-                               offset);
-    if ((size_t)got < size)
-        return error_set(
-            err,
-            "%s: unexpected end at offset %" PRId64
-            "; it was truncated after it was opened: run again when nothing else writes to it",
-            file->path, offset + got);
-    return 0;
-}
-
 static int write_all(const struct index_file *file, const void *data, size_t size, int64_t offset,
                      struct error *err)
 {
@@ -103,7 +87,8 @@ int index_file_read(const struct index_file *file, int which, int64_t first, int
 
     if (check_range(file, which, first, count, err) < 0)
         return -1;
-    return read_all(file, out, (size_t)(count * width), file->at[which] + first * width, err);
+    return dataset_read_at(file->fd, file->path, out, (size_t)(count * width),
+                           file->at[which] + first * width, err);
 }
 
 const struct index_layout *index_file_layout(const struct index_file *file)

@@ -85,22 +85,19 @@ static void close_file(struct file *file)
     free(file->path);
 }
 
-/* Read all of 'size' bytes at 'offset', or fail: the file may have been truncated since it was
- * opened. */
-static int read_at(const struct file *file, void *out, size_t size, int64_t offset,
-                   struct error *err)
+int dataset_read_at(int fd, const char *path, void *out, size_t size, int64_t offset,
+                    struct error *err)
 {
-    ssize_t got = file_read_at(file->fd, out, size, offset);
+    ssize_t got = file_read_at(fd, out, size, offset);
 
     if (got < 0)
-        return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, file->path,
-                               offset);
+        return error_set_errno(err, errno, "%s: cannot read at offset %" PRId64, path, offset);
     if ((size_t)got < size)
         return error_set(err,
                          "%s: unexpected end at offset %" PRId64
                          ", %zu more bytes expected; it was truncated after it was opened: run "
                          "again when nothing else writes to it",
-                         file->path, offset + got, size - (size_t)got);
+                         path, offset + got, size - (size_t)got);
     return 0;
 }
 
@@ -177,7 +174,7 @@ static int read_header(struct indexed *d, struct error *err)
         return error_set(
             err, "%s has %" PRId64 " bytes, less than the header of %d; it is truncated" AGAIN,
             d->idx.path, d->idx.size, IDX_HEADER_SIZE);
-    if (read_at(&d->idx, header, size, 0, err) < 0)
+    if (dataset_read_at(d->idx.fd, d->idx.path, header, size, 0, err) < 0)
         return -1;
     if (memcmp(header, IDX_MAGIC, IDX_MAGIC_SIZE) != 0)
         return error_set(err,
@@ -245,7 +242,8 @@ static int read_array(const struct indexed *d, const char *what, int64_t at, siz
 {
     if (check_range(&d->idx, what, entries, first, count, err) < 0)
         return -1;
-    return read_at(&d->idx, out, (size_t)count * entry_size, at + first * (int64_t)entry_size, err);
+    return dataset_read_at(d->idx.fd, d->idx.path, out, (size_t)count * entry_size,
+                           at + first * (int64_t)entry_size, err);
 }
 
 /* Byte offsets of sequences, which are checked when they are used. */
@@ -412,7 +410,7 @@ static int read_tokens(const struct indexed *d, int64_t byte, int32_t *out, int6
         unsigned char *raw =
             size == 8 ? (unsigned char *)block : (unsigned char *)(out + take) - take * size;
 
-        if (read_at(&d->bin, raw, (size_t)(take * size), byte, err) < 0)
+        if (dataset_read_at(d->bin.fd, d->bin.path, raw, (size_t)(take * size), byte, err) < 0)
             return -1;
         for (int64_t i = 0; i < take && dtype != IDX_I32; i++) {
             int64_t token = token_at(raw + i * size, dtype);

@@ -67,4 +67,9 @@ int indexed_stream(const struct indexed *indexed, int64_t first, int64_t count, 
  * the error. On success '*tokens' (if not NULL) is the number of tokens in all sequences. */
 int indexed_verify(const struct indexed *indexed, int64_t *tokens, struct error *err);
 
+/* Read all of 'size' bytes at 'offset', or fail: the file may have been truncated since it was
+ * opened. 'path' is for the error. */
+int dataset_read_at(int fd, const char *path, void *out, size_t size, int64_t offset,
+                    struct error *err);
+
 #endif

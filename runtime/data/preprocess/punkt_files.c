@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "lib/file.h"
+#include "base/core/file_lines.h"
 #include "punkt_private.h"
+#include "base/core/xmalloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,10 +40,9 @@ static int add_line(struct word_table *table, enum shape shape, const char *line
         return error_set(err, "the word has %zu bytes, and at most %d are supported", word,
                          2 * PUNKT_LONGEST);
     /* A word that is listed twice counts once, as in Python's sets. */
-    if (word_table_find(table, line, word) != WORD_NONE)
-        return 0;
-    return word_table_add(table, line, word, flags) == WORD_NONE ? error_set(err, "out of memory")
-                                                                 : 0;
+    if (word_table_find(table, line, word) == WORD_NONE)
+        word_table_add(table, line, word, flags);
+    return 0;
 }
 
 static int read_table(struct word_table *table, const char *directory, const char *name,
@@ -50,27 +50,21 @@ static int read_table(struct word_table *table, const char *directory, const cha
 {
     char path[4096 + 64];
     struct file_bytes bytes;
-    const char *line, *end;
+    struct file_lines lines;
     int rc = 0;
 
     snprintf(path, sizeof(path), "%.4000s/%s", directory, name);
     if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
-    line = bytes.data;
-    end = bytes.data + bytes.length;
-    for (size_t number = 1; line < end && rc == 0; number++) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        size_t length = (size_t)((newline ? newline : end) - line);
-
-        if (length > 0 && line[length - 1] == '\r')
-            length--;
-        if (length > 0)
-            rc = add_line(table, shape, line, length, err);
+    lines = file_lines(&bytes);
+    while (rc == 0 && file_next_line(&lines)) {
+        file_line_drop_return(&lines);
+        if (lines.length > 0)
+            rc = add_line(table, shape, lines.line, lines.length, err);
         if (rc < 0) {
-            error_prefix(err, "%s, line %zu", path, number);
+            error_prefix(err, "%s, line %zu", path, lines.number);
             error_advise(err, "download it again (python3 -m nltk.downloader punkt_tab)");
         }
-        line = newline ? newline + 1 : end;
     }
     file_bytes_clear(&bytes);
     return rc;
@@ -78,12 +72,8 @@ static int read_table(struct word_table *table, const char *directory, const cha
 
 struct punkt *punkt_open(const char *directory, struct error *err)
 {
-    struct punkt *punkt = calloc(1, sizeof(*punkt));
+    struct punkt *punkt = xcalloc(1, sizeof(*punkt));
 
-    if (!punkt) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     if (read_table(&punkt->abbreviations, directory, "abbrev_types.txt", SHAPE_WORD, err) < 0 ||
         read_table(&punkt->starters, directory, "sent_starters.txt", SHAPE_WORD, err) < 0 ||
         read_table(&punkt->collocations, directory, "collocations.tab", SHAPE_PAIR, err) < 0 ||

@@ -2,7 +2,7 @@
 /* BERT's vocab.txt: a token on each line, its number is the id. Megatron's BertWordPieceLowerCase
  * and BertWordPieceCase, with the ids of Hugging Face's BertTokenizerFast. */
 #include "tokenizer_private.h"
-#include "lib/file.h"
+#include "base/core/file_lines.h"
 
 #include <string.h>
 
@@ -20,18 +20,12 @@ static size_t trimmed(const char *line, size_t length)
 static int read_lines(struct tokenizer *tokenizer, const struct file_bytes *bytes,
                       struct error *err)
 {
-    const char *line = bytes->data, *end = bytes->data + bytes->length;
-    struct vocabulary *vocabulary = &tokenizer->vocabulary;
+    struct file_lines lines = file_lines(bytes);
 
-    for (int64_t id = 0; line < end; id++) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        size_t length = trimmed(line, (size_t)((newline ? newline : end) - line));
-
-        if (vocabulary_set(vocabulary, id, line, length, VOCABULARY_TOKEN, err) < 0)
-            return error_prefix(err, "%s, line %lld", tokenizer->config.vocab_file,
-                                (long long)id + 1);
-        line = newline ? newline + 1 : end;
-    }
+    while (file_next_line(&lines))
+        if (vocabulary_set(&tokenizer->vocabulary, (int64_t)lines.number - 1, lines.line,
+                           trimmed(lines.line, lines.length), VOCABULARY_TOKEN, err) < 0)
+            return error_prefix(err, "%s, line %zu", tokenizer->config.vocab_file, lines.number);
     return 0;
 }
 

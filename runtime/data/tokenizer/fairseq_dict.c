@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fairseq.h"
-#include "lib/file.h"
+#include "base/core/file_lines.h"
 #include "tokenizer.h"
 #include "unsupported.h"
 
@@ -67,15 +67,11 @@ static int add_line(struct fairseq_dict *dict, const char *line, size_t length, 
 static int add_lines(struct fairseq_dict *dict, const struct file_bytes *bytes, const char *path,
                      struct error *err)
 {
-    const char *line = bytes->data, *end = bytes->data + bytes->length;
+    struct file_lines lines = file_lines(bytes);
 
-    for (size_t number = 1; line < end; number++) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-
-        if (add_line(dict, line, (size_t)((newline ? newline : end) - line), err) < 0)
-            return error_prefix(err, "%s, line %zu", path, number);
-        line = newline ? newline + 1 : end;
-    }
+    while (file_next_line(&lines))
+        if (add_line(dict, lines.line, lines.length, err) < 0)
+            return error_prefix(err, "%s, line %zu", path, lines.number);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPT-2's two files: vocab.json (tokens and ids) and merges.txt (pairs, lowest rank first). */
 #include "tokenizer_private.h"
-#include "lib/file.h"
+#include "base/core/file_lines.h"
 #include "base/core/json.h"
 #include "base/core/locate.h"
 #include "unicode.h"
@@ -100,7 +100,8 @@ static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct
         failed = set_token(tokenizer, id, bytes, count, kind, err);
         free(bytes);
         if (failed) {
-            error_prefix(err, "%s: token \"%.40s\"", path, name);
+            if (!tokenizer->map)
+                error_prefix(err, "%s: token \"%.40s\"", path, name);
             goto out;
         }
     }
@@ -142,24 +143,18 @@ static int add_merge(struct tokenizer *tokenizer, const char *line, size_t lengt
 static int load_merges(struct tokenizer *tokenizer, const char *path, struct error *err)
 {
     struct file_bytes bytes;
-    const char *line, *end;
+    struct file_lines lines;
     int rc = 0;
 
     if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
-    line = bytes.data;
-    end = bytes.data + bytes.length;
-    for (size_t number = 1; line < end && rc == 0; number++) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        size_t length = (size_t)((newline ? newline : end) - line);
-
-        if (length > 0 && line[length - 1] == '\r')
-            length--;
-        if (length > 0 && !(number == 1 && strncmp(line, "#version", 8) == 0))
-            rc = add_merge(tokenizer, line, length, err);
+    lines = file_lines(&bytes);
+    while (rc == 0 && file_next_line(&lines)) {
+        file_line_drop_return(&lines);
+        if (lines.length > 0 && !(lines.number == 1 && strncmp(lines.line, "#version", 8) == 0))
+            rc = add_merge(tokenizer, lines.line, lines.length, err);
         if (rc < 0)
-            error_prefix(err, "%s, line %zu", path, number);
-        line = newline ? newline + 1 : end;
+            error_prefix(err, "%s, line %zu", path, lines.number);
     }
     file_bytes_clear(&bytes);
     return rc;

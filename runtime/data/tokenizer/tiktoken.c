@@ -3,7 +3,7 @@
  * distributed, and Megatron's JSON list of the same. */
 #include "tokenizer_private.h"
 #include "base64.h"
-#include "lib/file.h"
+#include "base/core/file_lines.h"
 #include "base/core/json.h"
 
 #include <stdio.h>
@@ -50,19 +50,12 @@ static int read_line(struct tokenizer *tokenizer, const char *line, size_t lengt
 static int read_lines(struct tokenizer *tokenizer, const struct file_bytes *bytes,
                       struct error *err)
 {
-    const char *line = bytes->data, *end = bytes->data + bytes->length;
-    size_t number = 0;
+    struct file_lines lines = file_lines(bytes);
 
-    while (line < end) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        size_t length = (size_t)((newline ? newline : end) - line);
-
-        number++;
-        if (length > 0 && line[length - 1] == '\r')
-            length--;
-        if (length > 0 && read_line(tokenizer, line, length, err) < 0)
-            return error_prefix(err, "%s, line %zu", tokenizer->config.model, number);
-        line = newline ? newline + 1 : end;
+    while (file_next_line(&lines)) {
+        file_line_drop_return(&lines);
+        if (lines.length > 0 && read_line(tokenizer, lines.line, lines.length, err) < 0)
+            return error_prefix(err, "%s, line %zu", tokenizer->config.model, lines.number);
     }
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* megatron tokenize and megatron detokenize: text to token ids and back. */
 #include "commands.h"
-#include "lib/file.h"
+#include "base/core/file_lines.h"
 #include "base/core/storage.h"
 #include "base/core/option_rows.h"
 #include "lib/parse.h"
@@ -149,15 +149,11 @@ typedef int text_function(struct session *session, const char *text, size_t leng
 static int for_lines(struct session *session, const struct file_bytes *input, text_function *run,
                      struct error *err)
 {
-    const char *line = input->data, *end = input->data + input->length;
+    struct file_lines lines = file_lines(input);
 
-    for (size_t number = 1; line < end; number++) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-
-        if (run(session, line, (size_t)((newline ? newline : end) - line), err) < 0)
-            return error_prefix(err, "line %zu", number);
-        line = newline ? newline + 1 : end;
-    }
+    while (file_next_line(&lines))
+        if (run(session, lines.line, lines.length, err) < 0)
+            return error_prefix(err, "line %zu", lines.number);
     return 0;
 }
 
