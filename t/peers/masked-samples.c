@@ -8,7 +8,6 @@
  * for each micro-batch: tokens, labels (-1: not predicted), token types, all (samples, sequence
  * length), and the label of each sample's pair. */
 #include "run/train/arguments.h"
-#include "run/train/data_files.h"
 #include "run/train/masked_words.h"
 #include "run/train/configure.h"
 

@@ -54,7 +54,7 @@ unlike "$(cat run.html)" '(src|href|url)[=(]' "nothing is loaded"
 like "$(cat run.html)" "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-[A-Za-z0-9+/]{43}='" "nor may be"
 hash=$(openssl dgst -sha256 -binary "$top/runtime/run/report/page.js" 2>/dev/null | openssl base64 2>/dev/null)
 if [ -n "$hash" ]; then
-    is "$(grep -o "script-src '[^']*'" run.html)" "script-src 'sha256-$hash'" "no script but page.js may run (PAGE_SCRIPT_HASH in script.h)"
+    is "$(grep -o "script-src '[^']*'" run.html)" "script-src 'sha256-$hash'" "no script but page.js may run (PAGE_SCRIPT_HASH in page_parts.h)"
 else
     skip "no script but page.js may run" "no openssl"
 fi

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
-#include "run/train/data_files.h"
+#include "run/train/arguments.h"
 #include "run/train/train.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "base/core/json_write.h"
 #include "series.h"
-#include "text.h"
+#include "page_parts.h"
 
 /* Colors for runs; further runs start again. */
 enum { COLORS = 8 };

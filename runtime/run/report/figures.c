@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "figures.h"
+#include "page_parts.h"
 #include "chart.h"
 
 #include <inttypes.h>

@@ -2,9 +2,7 @@
 #include "page.h"
 #include "base/core/xmalloc.h"
 #include "chart.h"
-#include "figures.h"
-#include "script.h"
-#include "sections.h"
+#include "page_parts.h"
 
 #include <math.h>
 #include <stdlib.h>

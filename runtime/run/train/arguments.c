@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arguments_private.h"
-#include "data_files.h"
+#include "arguments.h"
 #include "base/core/storage.h"
 #include "base/core/json.h"
 #include "base/core/log.h"
 #include "base/core/layout_options.h"
-#include "network_of_weights.h"
 #include "engine/parallel/ranks.h"
 
 #include <errno.h>

@@ -224,4 +224,22 @@ int64_t steps_left(const struct arguments *arguments, int64_t consumed);
 /* Floating-point operations of one sample, forward and backward. */
 double sample_flops(const struct arguments *arguments);
 
+/* Read the files that the options name into the lists of --data-path and --*-data-path. Returns 0,
+ * or -1. The words belong to 'arguments'; data_files_clear frees them. */
+int data_files_read(struct arguments *arguments, struct error *err);
+void data_files_clear(struct arguments *arguments);
+
+/* Fill in the model options from the weights of --load-hf or, in an evaluation, --load; otherwise
+ * do nothing. Options on the command line may repeat the same values; if one differs, return -1
+ * with both values. A Hugging Face directory given as --load is moved to --load-hf. */
+int network_from_weights(struct arguments *arguments, const struct options_result *given,
+                         struct error *err);
+
+/* Compare the options and the seed in use with the record in --load, if there is one, and warn
+ * about what differs; then write the record to --save. Training does not need it: a failure is only
+ * a warning. One rank calls it when the run is sure to start: one that is refused must not change
+ * the record.
+ */
+void data_record_keep(const struct arguments *arguments, uint64_t seed);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data_files.h"
+#include "arguments.h"
 #include "base/core/xmalloc.h"
 #include "lib/file.h"
 #include "base/core/json.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data_record.h"
+#include "arguments.h"
 #include "arguments_private.h"
 #include "run/checkpoint/directory.h"
 #include "lib/file.h"

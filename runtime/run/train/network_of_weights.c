@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "network_of_weights.h"
+#include "arguments.h"
 #include "run/checkpoint/directory.h"
 #include "base/core/log.h"
 #include "run/exchange/origin.h"

@@ -12,7 +12,7 @@
 
 #include "choices.h"
 #include "lib/clock.h"
-#include "data_record.h"
+#include "arguments.h"
 #include "run/checkpoint/directory.h"
 #include "base/core/shell_quote.h"
 #include "base/core/storage.h"

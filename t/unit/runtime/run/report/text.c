@@ -2,7 +2,7 @@
 /* Escaping and numbers. */
 #include "run/report/chart.h"
 #include "tap.h"
-#include "run/report/text.h"
+#include "run/report/page_parts.h"
 
 #include <math.h>
 
