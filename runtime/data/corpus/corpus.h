@@ -20,10 +20,13 @@
 #ifndef MEGATRON_CORPUS_H
 #define MEGATRON_CORPUS_H
 
-#include "detokenize.h"
 #include "files.h"
 #include "jsonl.h"
 #include "records.h"
 #include "source.h"
+#include "wiki_buffer.h"
+
+/* Write the text to 'out', which is cleared first. */
+void detokenize(const char *data, size_t size, struct wiki_buffer *out);
 
 #endif

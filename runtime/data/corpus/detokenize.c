@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "detokenize.h"
+#include "corpus.h"
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "step_guard.h"
+#include "work_files.h"
 #include "lib/file.h"
 #include "base/core/last_resort.h"
 

@@ -4,7 +4,6 @@
 #include "base/core/storage.h"
 #include "lib/clock.h"
 #include "bytes.h"
-#include "step_guard.h"
 #include "work_files.h"
 
 #include <dirent.h>

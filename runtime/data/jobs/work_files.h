@@ -29,4 +29,9 @@ bool work_files_is_leftover(const char *name, const char *launch);
 /* Remove the directory of a plan. Foreign files in it stay, and then so does the directory. */
 void work_files_remove_plan(const char *path);
 
+/* Find slurmstepd among the ancestors of this process, behind any number of shells and wrappers,
+ * and end this process when slurmstepd ends. (If a slurmstepd is killed, Slurm lets its tasks run
+ * on; PR_SET_PDEATHSIG covers only the direct parent.) Does nothing if there is no slurmstepd. */
+void step_guard_start(void);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "dictionary.h"
+#include "preprocess.h"
 #include "lib/clock.h"
 #include "lib/cpuset.h"
 #include "data/jobs/disk.h"

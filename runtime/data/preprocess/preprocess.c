@@ -3,7 +3,6 @@
 #include "preprocess.h"
 #include "lib/clock.h"
 #include "data/dataset/data_identity.h"
-#include "dictionary.h"
 #include "base/core/storage.h"
 #include "run.h"
 

@@ -69,4 +69,8 @@ int preprocess_is_complete(const struct preprocess_config *config, struct error 
  * output. Returns 0 when the output is complete, or -1 with 'err' set. */
 int preprocess(const struct preprocess_config *config, struct error *err);
 
+/* Make config->dictionary if it is missing: one rank counts the words of the input with
+ * config->threads threads, and the others wait. '*made': this rank wrote it. */
+int dictionary_make(const struct preprocess_config *config, int *made, struct error *err);
+
 #endif

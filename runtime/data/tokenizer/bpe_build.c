@@ -2,7 +2,6 @@
 /* The tables of a vocabulary. */
 #include "bpe.h"
 #include "unicode.h"
-#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "double_array.h"
-#include "unsupported.h"
+#include "trie.h"
 
 #include <math.h>
 #include <stdlib.h>

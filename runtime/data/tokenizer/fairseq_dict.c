@@ -2,7 +2,7 @@
 #include "fairseq.h"
 #include "base/core/file_lines.h"
 #include "tokenizer.h"
-#include "unsupported.h"
+#include "trie.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,7 +5,6 @@
 #include "base/core/json.h"
 #include "base/core/locate.h"
 #include "unicode.h"
-#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>

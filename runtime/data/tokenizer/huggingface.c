@@ -4,7 +4,6 @@
  * affect how text becomes ids and are ignored; so is the post-processor, unless requested, as in
  * Megatron (include_special_tokens is false by default). */
 #include "huggingface.h"
-#include "unsupported.h"
 
 #include <stdio.h>
 #include <string.h>

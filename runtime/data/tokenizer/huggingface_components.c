@@ -2,7 +2,6 @@
 /* The pre-tokenizers of a tokenizer.json, and which model may follow them. An unknown one is
  * rejected by name, never skipped. */
 #include "huggingface.h"
-#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 /* The model of a tokenizer.json: byte-level BPE or SentencePiece-style BPE, as a vocabulary and
  * merges. */
 #include "huggingface.h"
-#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The models WordPiece and Unigram of a tokenizer.json. */
 #include "huggingface.h"
-#include "unsupported.h"
 
 #include <math.h>
 #include <stdio.h>

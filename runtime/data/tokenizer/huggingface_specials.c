@@ -3,7 +3,6 @@
  * those that begin and end a sequence or a text. */
 #include "huggingface.h"
 #include "base/core/log.h"
-#include "unsupported.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "normalize.h"
 #include "unicode.h"
-#include "unsupported.h"
+#include "trie.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include "lib/file.h"
 #include "protobuf.h"
 #include "unicode.h"
-#include "unsupported.h"
 
 #include <float.h>
 #include <math.h>

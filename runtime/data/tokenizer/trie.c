@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trie.h"
-#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -50,4 +50,8 @@ uint32_t trie_find(const struct trie *trie, const uint8_t *text, size_t length);
 /* The longest entry that 'text' begins with; its number and length, or TRIE_NONE and 0. */
 uint32_t trie_longest(const struct trie *trie, const uint8_t *text, size_t length, size_t *matched);
 
+/* The end of messages about a tokenizer that is valid but too large or not supported. */
+#define OTHER_TOKENIZER \
+    "; choose another tokenizer (--tokenizer-type), or use a newer release of megatron"
+
 #endif

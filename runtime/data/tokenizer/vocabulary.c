@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vocabulary.h"
 #include "bpe.h"
-#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "builder.h"
 #include "base/core/rng.h"
 #include "base/core/xmalloc.h"
-#include "rotary.h"
+#include "block.h"
 #include "base/core/option.h"
 
 #include <math.h>

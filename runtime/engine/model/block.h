@@ -110,4 +110,11 @@ struct block_list *block_list_create(const struct model_config *config, const st
                                      const struct layout_position *at);
 void block_list_destroy(struct block_list *list);
 
+/* The rotation of channel pair 'i' of 'rotary' / 2 per position, in radians; 'window': in a layer
+ * with a window. */
+double rotary_rotation(const struct network *config, int window, int64_t rotary, int64_t i);
+
+/* The factor of all sines and cosines. */
+double rotary_magnitude(const struct network *config, int window);
+
 #endif

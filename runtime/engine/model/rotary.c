@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rotary.h"
+#include "block.h"
 
 #include <math.h>
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "lib/error.h"
-#include "moved.h"
+#include <stdatomic.h>
 
 #define LATEST "latest_checkpointed_iteration.txt"
 
@@ -77,5 +77,12 @@ int directory_clean(const char *path, struct error *err);
 /* If 'directory' is or contains a Megatron-LM checkpoint, returns -1 with an error that says to
  * import it. Otherwise returns 0 and leaves 'err' unchanged. */
 int directory_check_megatron(const char *directory, struct error *err);
+
+/* Count a step; NULL: progress is not watched. */
+static inline void moved_count(atomic_int_fast64_t *moved)
+{
+    if (moved)
+        atomic_fetch_add(moved, 1);
+}
 
 #endif

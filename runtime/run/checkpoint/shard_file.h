@@ -8,7 +8,7 @@
 #define MEGATRON_SHARD_FILE_H
 
 #include "index.h"
-#include "moved.h"
+#include "directory.h"
 
 #define SHARD_BLOCK ((size_t)4 << 20) /* bytes */
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert.h"
-#include "export_tensor.h"
 #include "run/checkpoint/directory.h"
 #include "run/checkpoint/shard_file.h"
 #include "fairseq_source.h"

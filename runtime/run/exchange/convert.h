@@ -40,4 +40,14 @@ int convert_export_hf(const char *from, const char *to, enum device_type type, i
 int convert_export_megatron(const char *from, const char *to, const struct megatron_target *target,
                             struct error *err);
 
+/* Read parameter 'number' of the whole model, without the padding of a vocabulary, from the
+ * checkpoint in 'from'. The caller frees it; NULL with 'err' set. */
+float *export_read(const char *from, const struct checkpoint_index *index,
+                   const struct parameters *parameters, int number, struct error *err);
+
+/* Convert in place to 'type': a 16-bit number takes less space than its source. A number must not
+ * become infinite. */
+int export_round(enum device_type type, const char *name, float *values, int64_t count,
+                 struct error *err);
+
 #endif

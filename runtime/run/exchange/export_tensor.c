@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "export_tensor.h"
+#include "convert.h"
 #include "base/core/half.h"
 #include "run/checkpoint/reshard.h"
 

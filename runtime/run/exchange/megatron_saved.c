@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tensors that an export to Megatron-LM writes, in both of its formats. */
-#include "export_tensor.h"
+#include "convert.h"
 #include "megatron_save_private.h"
 #include "run/checkpoint/directory.h"
 

@@ -4,7 +4,7 @@
 #include "base/core/json_write.h"
 #include "base/core/xmalloc.h"
 #include "prompts.h"
-#include "weights.h"
+#include "generator.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #include "logits.h"
 #include "output.h"
 #include "prompts.h"
-#include "weights.h"
+#include "generator.h"
 #include "base/core/xmalloc.h"
 
 #include <inttypes.h>

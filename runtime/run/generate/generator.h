@@ -7,6 +7,7 @@
 
 #include "engine/model/model.h"
 #include "sampler.h"
+#include "run/exchange/origin.h"
 
 enum finish { FINISH_NOT, FINISH_LENGTH, FINISH_STOP };
 
@@ -65,5 +66,10 @@ struct generator_times {
     int64_t prompt_tokens, tokens;
 };
 struct generator_times generator_times(const struct generator *generator);
+
+/* Read this rank's part of the weights in 'directory', which 'origin' describes, into
+ * the model's start_weights. Collective. */
+int weights_load(const char *directory, const struct origin *origin, struct model *model,
+                 const struct parallel *parallel, struct device *device, struct error *err);
 
 #endif

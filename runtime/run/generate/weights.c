@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "weights.h"
+#include "generator.h"
 #include "run/checkpoint/checkpoint.h"
 #include "run/exchange/hf.h"
 #include "base/core/log.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "import.h"
 #include "lib/clock.h"
-#include "import_private.h"
 #include "container/enroot.h"
 #include "lib/file.h"
 #include "lib/lease.h"

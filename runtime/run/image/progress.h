@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include "download.h"
 #include "container/scratch.h"
+#include "import.h"
 
 /* Seconds between two reports. */
 enum { PROGRESS_SECONDS = 5 };
@@ -39,5 +40,9 @@ void format_size(double bytes, char *text, size_t size);
 /* Format one line as printf does and pass it to 'say', which may be NULL. */
 void progress_say(void (*say)(void *argument, const char *line), void *argument, const char *format,
                   ...) __attribute__((format(printf, 3, 4)));
+
+/* Report progress to the user, and send a heartbeat, if the request has callbacks for them. */
+#define image_say(request, ...) progress_say((request)->say, (request)->argument, __VA_ARGS__)
+void image_beat(const struct image_request *request);
 
 #endif

@@ -2,7 +2,7 @@
 /* Determine which image a name refers to. */
 #include "container/enroot.h"
 #include "lib/clock.h"
-#include "import_private.h"
+#include "progress.h"
 #include "lib/lease.h"
 #include "base/core/log.h"
 #include "container/process.h"

@@ -35,4 +35,9 @@ int calibrate_collectives(struct machine *machine, int known, struct device *dev
  * Takes two to three minutes on a GPU. */
 int calibrate_steps(struct machine *machine, int gpu, struct error *err);
 
+/* Change the rates of 'machine' that computation depends on (products, attention, memory traffic)
+ * until the model is as near as possible to the measured steps of the machine. Returns the mean
+ * error that is left, as a share; 0 without steps. */
+double calibrate_fit(struct machine *machine);
+
 #endif

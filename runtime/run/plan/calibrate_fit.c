@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "calibrate_fit.h"
+#include "calibrate.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "calibrate_fit.h"
 #include "estimate.h"
 #include "base/core/log.h"
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ending.h"
 #include "base/core/command.h"
 #include "base/core/log.h"
 #include "train.h"

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "lib/clock.h"
-#include "ending.h"
 #include "run/exchange/hf.h"
 #include "base/core/log.h"
 #include "rank_memory.h"

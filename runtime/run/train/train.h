@@ -5,6 +5,7 @@
 
 #include "arguments.h"
 #include "run/checkpoint/checkpoint.h"
+#include "engine/comm/comm.h"
 
 /* Exit code of a run that ended before its last iteration, saved a checkpoint if --save is given,
  * and would continue if started again (EX_TEMPFAIL of sysexits.h). */
@@ -31,5 +32,15 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
 
 /* --dry-run: print the plan of all ranks. */
 int train_dry_run(const struct arguments *arguments, struct error *err);
+
+/* Tell the other ranks to exit because of 'err'. If this returns, this rank prefixes the error with
+ * its own rank, as the others do. */
+void ending_abort(struct comm *comm, struct error *err);
+
+/* Close 'comm' and 'device', either of which may be NULL. 'code' is what train_run will return. If
+ * all ranks agree on it, which is the case for TRAIN_REFUSED (rank 0 prints 'err') and
+ * TRAIN_ENDED_EARLY, they wait for each other, and SIGTERM then makes this process exit with the
+ * corresponding exit code. */
+void ending_close(struct comm *comm, struct device *device, int code, const struct error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wikitext in, text out: a table for each look. */
 #include "config.h"
-#include "data/corpus/detokenize.h"
+#include "data/corpus/corpus.h"
 #include "tap.h"
 #include "wiki_text.h"
 

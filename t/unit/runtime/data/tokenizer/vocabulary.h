@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "data/tokenizer/unsupported.h"
+#include "data/tokenizer/trie.h"
 
 /* What this program cannot read. */
 #define OTHER OTHER_TOKENIZER

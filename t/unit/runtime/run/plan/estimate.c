@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The time model: what must hold on every machine. */
 #include <math.h>
-#include "run/plan/calibrate_fit.h"
+#include "run/plan/calibrate.h"
 #include "run/plan/estimate.h"
 #include "tap.h"
 
@@ -280,7 +280,8 @@ static void test_balance(void)
     ok(plan_estimate(&balanced, &machine).head < 0.9 * plan_estimate(&equal, &machine).head,
        "the output layer delays by what it needs beyond a layer");
     balanced.shape.vocabulary = 1024;
-    ok(plan_estimate(&balanced, &machine).head == 0, "an output layer that is smaller than a layer does not delay");
+    ok(plan_estimate(&balanced, &machine).head == 0,
+       "an output layer that is smaller than a layer does not delay");
 }
 
 static void test_bf16(void)
