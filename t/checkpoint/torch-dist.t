@@ -146,5 +146,5 @@ check export gpt-stacked trained --format torch_dist
 like "$out" 'trained already contains checkpoints; choose another directory' "nothing is overwritten"
 train 1 --save qk --exit-interval 1 --qk-layernorm
 check export qk bad --format torch_dist
-like "$out" 'has norms of query and key heads, which a Megatron-LM export does not support' "models that are not mapped are refused"
+like "$out" "does not support the model's norms of query and key heads" "models that are not mapped are refused"
 done_testing

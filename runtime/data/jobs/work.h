@@ -34,7 +34,7 @@ struct work {
     char ending[512]; /* its error, or empty after a success */
 };
 
-/* Also ties this rank to its job step (step_guard.h). Fails if OUTPUT.work is a file or a symbolic
+/* Also ties this rank to its job step (step_guard.c). Fails if OUTPUT.work is a file or a symbolic
  * link. */
 int work_init(struct work *work, const char *output, const struct world *world, int64_t lease,
               struct error *err);

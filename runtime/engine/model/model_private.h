@@ -107,7 +107,7 @@ struct pass {
 struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
                                  int slots);
 
-/* blocks.c: what blocks share, from the list of blocks; then plans and tables. */
+/* block_commons.c: what blocks share, from the list of blocks; then plans and tables. */
 void model_create_commons(struct model *model);
 int model_prepare_blocks(struct model *model, struct error *err);
 void model_destroy_commons(struct model *model);
@@ -116,7 +116,7 @@ struct shared_memory *model_shared_memory(const struct model *model, const struc
 /* What blocks of the kind and variant share in 'model'; NULL: it has no such block. */
 void *model_common(const struct model *model, const struct block_kind *kind, int variant);
 
-/* window.c: the KV cache of a model that generates; nothing for one that trains. */
+/* decoding.c: the KV cache of a model that generates; nothing for one that trains. */
 int model_create_cache(struct model *model, struct error *err);
 
 /* Lay out all activations from 'base' (NULL: only count). Returns the bytes. */
@@ -133,7 +133,7 @@ void model_upload(struct planner *planner, struct model *model, void *to, const 
 int model_clear(struct model *model, void *memory, int64_t elements, enum device_type type,
                 struct error *err);
 
-/* registered.c: before the memory goes. */
+/* comm_memory.c: before the memory goes. */
 void model_unregister(struct model *model);
 
 /* Weight and main gradient of a tensor; NULL for tensor -1. */

@@ -38,8 +38,8 @@ int megatron_save_check(const struct network *m, const struct megatron_target *t
 
     if (find_foreign(m, part, sizeof(part)))
         return error_set(err,
-                         "the model has %s, which a Megatron-LM export does not support; export "
-                         "it in the Hugging Face format",
+                         "a Megatron-LM export does not support the model's %s; export it in the "
+                         "Hugging Face format",
                          part);
     if (m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_LLAMA3 &&
         !is_llama3_scaling(&m->rope_scaling))
